@@ -16,7 +16,7 @@
 namespace hoccl {
 namespace {
 
-struct Address {
+struct SegmentAddress {
   std::int32_t pid, fd;
   std::int64_t bytes;
   std::uint64_t device, inode;
@@ -63,7 +63,7 @@ Segment::Segment(Bytes bytes) : bytes_(bytes) {
 }
 
 Segment::Segment(std::span<const std::byte> address) {
-  const auto a = Reader(address).get<Address>();
+  const auto a = Reader(address).get<SegmentAddress>();
   bytes_ = Bytes(a.bytes);
   const int fd = open_fd_of(a.pid, a.fd, O_RDWR);
   if (fd < 0)
@@ -95,7 +95,7 @@ Blob Segment::address() const {
   require(fd_ >= 0, Code::internal, "the address of shared memory was asked for after its descriptor was closed");
   struct stat status {};
   if (fstat(fd_, &status) != 0) fail_errno("looking at shared memory of this process (fstat)");
-  return Writer().put(Address{getpid(), fd_, bytes_.value, status.st_dev, status.st_ino}).take();
+  return Writer().put(SegmentAddress{getpid(), fd_, bytes_.value, status.st_dev, status.st_ino}).take();
 }
 
 void Segment::close_fd() noexcept {
