@@ -17,8 +17,7 @@ namespace {
 constexpr int kDrawnRanks = 64;    // more ranks than this make no picture; the first ones are drawn
 constexpr double kWidest = 12000;  // of the tracks, in pixels; columns get narrower beyond
 constexpr double kRowHeight = 22, kBoxHeight = 16, kRankGap = 10, kHead = 96, kMargin = 16;
-constexpr double kNarrowestText = 30;  // a column narrower than this has no numbers in its boxes
-constexpr double kLetter = 6.2;        // width of a letter at 10 pixels, generously
+constexpr double kLetter = 6.2;  // width of a letter at 10 pixels, generously
 
 // By label, in the order of Label: line, box.
 constexpr std::array<std::array<std::string_view, 2>, 5> kColours = {{
@@ -184,7 +183,9 @@ class Drawing {
       : plan_(plan), firing_(simulate(plan)), ranks_(std::min(static_cast<int>(plan.programs.size()), kDrawnRanks)) {
     place_rows();
     const double ticks = std::max(1, firing_.ticks);
-    column_ = std::clamp(kWidest / ticks, 2.0, box_text_width() + 16);
+    const double roomy = box_text_width() + 16;
+    column_ = std::clamp(kWidest / ticks, 2.0, roomy);
+    numbers_ = column_ >= roomy;
     width_ = std::max(left_ + column_ * ticks + (firing_.stuck > 0 ? 60 : 0), head_width()) + kMargin;
   }
 
@@ -225,7 +226,7 @@ class Drawing {
     return left_ + column_ * firing_.tick[static_cast<std::size_t>(w.rank)][static_cast<std::size_t>(w.lane)]
                                          [static_cast<std::size_t>(w.step)];
   }
-  double box_width() const { return column_ > kNarrowestText ? column_ - 12 : column_ * 0.7; }
+  double box_width() const { return numbers_ ? column_ - 12 : column_ * 0.7; }
 
   // "+12": the block that a step is about, with + when it combines.
   static std::string box_text(const Step& step) {
@@ -338,7 +339,7 @@ class Drawing {
         escaped(fmt::format("rank {} lane {} step {}: {}", where.rank, where.lane, where.step,
                             to_text(program(where.rank), step))),
         x, y, w, kBoxHeight, colours[1], result ? "#222222" : colours[0], result ? 1.4 : 0.8);
-    if (column_ > kNarrowestText) text(x + w / 2, y + 12, box_text(step), "text-anchor=\"middle\"");
+    if (numbers_) text(x + w / 2, y + 12, box_text(step), "text-anchor=\"middle\"");
     out_ += "</g>\n";
   }
 
@@ -346,6 +347,7 @@ class Drawing {
   Firing firing_;
   int ranks_;
   std::vector<std::vector<double>> rows_;
+  bool numbers_ = true;  // there is room for them in the boxes
   double left_ = 0, column_ = 0, width_ = 0, height_ = 0;
   std::string out_;
 };

@@ -107,11 +107,17 @@ class Parser {
 
   Plan plan() {
     read_header();
-    while (next()) read_line();
+    for (bool ended = false; !ended;) {
+      require(next(), Code::invalid_argument, "plan text, line {}: the text is cut off; a plan's last line is 'end'",
+              number_);
+      ended = line_->accept("end");
+      if (!ended) read_line();
+    }
+    line_->expect_end();
     finish_lane();
-    require(static_cast<int>(plan_.programs.size()) == plan_.collective.ranks, Code::invalid_argument,
-            "plan text, line {}: the text ends after {} ranks of {}", number_, plan_.programs.size(),
-            plan_.collective.ranks);
+    if (static_cast<int>(plan_.programs.size()) != plan_.collective.ranks)
+      line_->refuse("the plan ends after {} ranks of {}", plan_.programs.size(), plan_.collective.ranks);
+    if (next()) line_->refuse("'{}' after the end of the plan", line_->peek());
     return std::move(plan_);
   }
 
@@ -191,7 +197,7 @@ class Parser {
     line_->expect_end();
   }
 
-  // Holds the lane to the number of steps that it announced, so that a truncated text is noticed.
+  // Holds the lane to the number of steps that it announced.
   void finish_lane() {
     if (plan_.programs.empty() || program().lanes.empty()) return;
     const std::size_t there = program().lanes.back().steps.size();
@@ -316,7 +322,7 @@ std::string to_text(const Plan& plan) {
   std::string text = fmt::format("plan {} {} ranks {} parts {}\n", name_or_dash(plan.schedule),
                                  name_of(plan.collective.kind), plan.collective.ranks, plan.parts);
   for (std::size_t r = 0; r < plan.programs.size(); ++r) text += to_text(plan.programs[r], static_cast<Rank>(r));
-  return text;
+  return text + "end\n";
 }
 
 Plan parse_plan(std::string_view text) { return Parser(text).plan(); }
