@@ -27,9 +27,6 @@ constexpr int kVectorBytes = 32;
 constexpr int kVectorBytes = 16;
 #endif
 
-// Vectors in flight per source, to hide the latency of the arithmetic.
-constexpr int kUnroll = 4;
-
 template <class Element, int kBytes = kVectorBytes>
 struct VectorOf {
   typedef Element type __attribute__((vector_size(kBytes)));
@@ -61,6 +58,7 @@ struct Integer {
   using Compared = Vector<Signedness>;
   static constexpr bool kFloating = false;
   static constexpr int kLanes = static_cast<int>(kVectorBytes / sizeof(Unsigned));
+  static constexpr int kUnroll = 4;  // vectors in flight per source, to hide the latency of the arithmetic
 
   [[gnu::always_inline]] static Wide load(const void* from) { return read<Wide>(from); }
   template <class Op>
@@ -91,6 +89,7 @@ struct Floating {
   using Wide = Vector<Computed>;
   static constexpr bool kFloating = true;
   static constexpr int kLanes = static_cast<int>(kVectorBytes / sizeof(Computed));
+  static constexpr int kUnroll = 4;
 
   // NaN when either is NaN: the comparison with a NaN in b gives b, a NaN in a is chosen afterwards.
   [[gnu::always_inline]] static Wide larger(const Wide& a, const Wide& b) {
@@ -118,39 +117,83 @@ struct Plain : Floating<Computed> {
 
 using Floats = Vector<float>;
 using Bits = Vector<std::int32_t>;  // of the floats; signed, because most sets compare signed numbers only
-constexpr int kFloatLanes = Floating<float>::kLanes;
+using UnsignedBits = Vector<std::uint32_t>;
 
-// kFloatLanes codes of 8 or 16 bits to and from lanes of 32 bits.
-template <class Code>
-[[gnu::always_inline]] inline Bits widen(const void* from) {
-  return __builtin_convertvector(read<Vector<Code, kFloatLanes* static_cast<int>(sizeof(Code))>>(from), Bits);
-}
-template <class Code>
-[[gnu::always_inline]] inline void narrow(void* to, const Bits& codes) {
-  const auto narrowed = __builtin_convertvector(codes, Vector<Code, kFloatLanes* static_cast<int>(sizeof(Code))>);
-  __builtin_memcpy(to, &narrowed, sizeof narrowed);
-}
+// Small floats lie two or four to a lane of 32 bits. They are computed as so many vectors of floats, the first holding
+// the lowest code of every lane, so that nothing is shuffled on the way in or out.
+template <int kParts>
+struct Parts {
+  Floats part[kParts];
+
+  [[gnu::always_inline]] friend Parts operator+(const Parts& a, const Parts& b) {
+    Parts sum;
+    for (int p = 0; p < kParts; ++p) sum.part[p] = a.part[p] + b.part[p];
+    return sum;
+  }
+  [[gnu::always_inline]] friend Parts operator*(const Parts& a, const Parts& b) {
+    Parts product;
+    for (int p = 0; p < kParts; ++p) product.part[p] = a.part[p] * b.part[p];
+    return product;
+  }
+};
+
+// T: decode(code in the low bits of a lane, zero above) → float, and encode<Op>(float) → the same.
+template <class T, class Code>
+struct Packed {
+  using Element = Code;
+  static constexpr bool kFloating = true;
+  static constexpr int kWidth = 8 * static_cast<int>(sizeof(Code));  // bits of a code
+  static constexpr int kParts = 32 / kWidth;
+  static constexpr int kLanes = Floating<float>::kLanes * kParts;
+  static constexpr int kUnroll = 4 / kParts;
+  using Wide = Parts<kParts>;
+
+  [[gnu::always_inline]] static Wide load(const void* from) {
+    const auto packed = read<UnsignedBits>(from);
+    Wide wide;
+    for (int p = 0; p < kParts; ++p)
+      wide.part[p] = T::decode(as<Bits>((packed >> (p * kWidth)) & ((1u << kWidth) - 1)));
+    return wide;
+  }
+  template <class Op>
+  [[gnu::always_inline]] static void store(void* to, const Wide& value) {
+    Bits packed = T::template encode<Op>(value.part[0]);
+    for (int p = 1; p < kParts; ++p) packed |= T::template encode<Op>(value.part[p]) << (p * kWidth);
+    __builtin_memcpy(to, &packed, sizeof packed);
+  }
+  [[gnu::always_inline]] static Wide larger(const Wide& a, const Wide& b) {
+    Wide chosen;
+    for (int p = 0; p < kParts; ++p) chosen.part[p] = Floating<float>::larger(a.part[p], b.part[p]);
+    return chosen;
+  }
+  [[gnu::always_inline]] static Wide smaller(const Wide& a, const Wide& b) {
+    Wide chosen;
+    for (int p = 0; p < kParts; ++p) chosen.part[p] = Floating<float>::smaller(a.part[p], b.part[p]);
+    return chosen;
+  }
+  [[gnu::always_inline]] static Wide scaled(const Wide& a, double scale) {
+    Wide product;
+    for (int p = 0; p < kParts; ++p) product.part[p] = Floating<float>::scaled(a.part[p], scale);
+    return product;
+  }
+};
 
 // The upper half of a float. Rounds to nearest even; a NaN stays one, made quiet.
-struct BFloat16 : Floating<float> {
-  using Element = std::uint16_t;
-
-  [[gnu::always_inline]] static Floats load(const void* from) { return as<Floats>(widen<Element>(from) << 16); }
+struct BFloat16 : Packed<BFloat16, std::uint16_t> {
+  [[gnu::always_inline]] static Floats decode(const Bits& code) { return as<Floats>(code << 16); }
   template <class Op>
-  [[gnu::always_inline]] static void store(void* to, const Floats& value) {
-    using Unsigned = Vector<std::uint32_t>;
-    const Unsigned bits = as<Unsigned>(value);
-    const Unsigned upper = bits >> 16;
-    const Unsigned rounded = (bits + 0x7fffu + (upper & 1u)) >> 16;
-    narrow<Element>(to, as<Bits>(value != value ? upper | 0x40u : rounded));
+  [[gnu::always_inline]] static Bits encode(const Floats& value) {
+    const auto bits = as<UnsignedBits>(value);
+    const UnsignedBits upper = bits >> 16;
+    const UnsignedBits rounded = (bits + 0x7fffu + (upper & 1u)) >> 16;
+    return as<Bits>(value != value ? upper | 0x40u : rounded);
   }
 };
 
 // A float of 8 or 16 bits: a sign, kExponentBits, kFractionBits; as integer arithmetic on its code. All codes
 // from kInfinity on are infinity or NaN.
-template <class Code, int kExponentBits, int kFractionBits, int kInfinity>
-struct SmallFloat : Floating<float> {
-  using Element = Code;
+template <int kExponentBits, int kFractionBits, int kInfinity>
+struct SmallFloat {
   static constexpr int kWidth = 1 + kExponentBits + kFractionBits;
   static constexpr int kMagnitude = (1 << (kWidth - 1)) - 1;
   static constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
@@ -181,58 +224,61 @@ struct SmallFloat : Floating<float> {
   }
 };
 
-struct Float16 : SmallFloat<std::uint16_t, 5, 10, 0x7c00> {
+using HalfFormat = SmallFloat<5, 10, 0x7c00>;
+
+#if defined(__F16C__)
+// The machine converts.
+struct Float16 : Floating<float> {
+  using Element = std::uint16_t;
+
+  [[gnu::always_inline]] static Floats load(const void* from) {
 #if defined(__AVX512F__)
-  // The forms with a mask say what unused lanes hold; gcc 12 warns of its own header for the others.
-  static constexpr unsigned short kAllLanes = 0xffff;
-  [[gnu::always_inline]] static Floats load(const void* from) {
-    return as<Floats>(_mm512_maskz_cvtph_ps(kAllLanes, read<__m256i>(from)));
-  }
-  template <class Op>
-  [[gnu::always_inline]] static void store(void* to, const Floats& value) {
-    const __m256i codes =
-        _mm512_maskz_cvtps_ph(kAllLanes, as<__m512>(value), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __builtin_memcpy(to, &codes, sizeof codes);
-  }
-#elif defined(__F16C__)
-  [[gnu::always_inline]] static Floats load(const void* from) {
-    return as<Floats>(_mm256_cvtph_ps(read<__m128i>(from)));
-  }
-  template <class Op>
-  [[gnu::always_inline]] static void store(void* to, const Floats& value) {
-    const __m128i codes = _mm256_cvtps_ph(as<__m256>(value), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __builtin_memcpy(to, &codes, sizeof codes);
-  }
+    // The forms with a mask say what unused lanes hold; gcc 12 warns of its own header for the others.
+    return as<Floats>(_mm512_maskz_cvtph_ps(0xffff, read<__m256i>(from)));
 #else
-  [[gnu::always_inline]] static Floats load(const void* from) { return decode(widen<Element>(from)); }
+    return as<Floats>(_mm256_cvtph_ps(read<__m128i>(from)));
+#endif
+  }
   template <class Op>
   [[gnu::always_inline]] static void store(void* to, const Floats& value) {
+    constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+#if defined(__AVX512F__)
+    const __m256i codes = _mm512_maskz_cvtps_ph(0xffff, as<__m512>(value), kNearestEven);
+#else
+    const __m128i codes = _mm256_cvtps_ph(as<__m256>(value), kNearestEven);
+#endif
+    __builtin_memcpy(to, &codes, sizeof codes);
+  }
+};
+#else
+struct Float16 : Packed<Float16, std::uint16_t> {
+  [[gnu::always_inline]] static Floats decode(const Bits& code) { return HalfFormat::decode(code); }
+  template <class Op>
+  [[gnu::always_inline]] static Bits encode(const Floats& value) {
     const Bits bits = as<Bits>(value), magnitude = bits & 0x7fffffff;
     // A NaN keeps the upper bits of its payload, as the machine's own conversion does it.
-    const Bits nan = 0x7e00 | ((magnitude >> kShift) & 0x3ff);
-    const Bits code = value != value ? nan : round(magnitude, 0x7c00);
-    narrow<Element>(to, code | ((bits >> 16) & 0x8000));
+    const Bits nan = 0x7e00 | ((magnitude >> HalfFormat::kShift) & 0x3ff);
+    const Bits code = value != value ? nan : HalfFormat::round(magnitude, 0x7c00);
+    return code | ((bits >> 16) & 0x8000);
   }
-#endif
 };
+#endif
 
 // The two 8-bit floats. Results too large become the largest finite number, as in CUDA's conversions, and for sums and
 // products infinity counts as too large; max and min give back one of their inputs, which may be infinity. Every NaN
 // becomes the same one.
-template <int kExponentBits, int kFractionBits, int kInfinity, int kTop, int kNan>
-struct Float8 : SmallFloat<std::uint8_t, kExponentBits, kFractionBits, kInfinity> {
-  using Base = SmallFloat<std::uint8_t, kExponentBits, kFractionBits, kInfinity>;
-
-  [[gnu::always_inline]] static Floats load(const void* from) { return Base::decode(widen<std::uint8_t>(from)); }
+template <class Format, int kInfinity, int kTop, int kNan>
+struct Float8 : Packed<Float8<Format, kInfinity, kTop, kNan>, std::uint8_t> {
+  [[gnu::always_inline]] static Floats decode(const Bits& code) { return Format::decode(code); }
   template <class Op>
-  [[gnu::always_inline]] static void store(void* to, const Floats& value) {
+  [[gnu::always_inline]] static Bits encode(const Floats& value) {
     const Bits bits = as<Bits>(value);
-    const Bits code = Base::round(bits & 0x7fffffff, Op::kSelects && kInfinity < kNan ? kInfinity : kTop);
-    narrow<std::uint8_t>(to, value != value ? Bits{} + kNan : code | ((bits >> 24) & 0x80));
+    const Bits code = Format::round(bits & 0x7fffffff, Op::kSelects && kInfinity < kNan ? kInfinity : kTop);
+    return value != value ? Bits{} + kNan : code | ((bits >> 24) & 0x80);
   }
 };
-using Float8E4M3 = Float8<4, 3, 0x7f, 0x7e, 0x7f>;  // no infinity
-using Float8E5M2 = Float8<5, 2, 0x7c, 0x7b, 0x7e>;
+using Float8E4M3 = Float8<SmallFloat<4, 3, 0x7f>, 0x7f, 0x7e, 0x7f>;  // no infinity
+using Float8E5M2 = Float8<SmallFloat<5, 2, 0x7c>, 0x7c, 0x7b, 0x7e>;
 
 struct Sum {
   static constexpr bool kSelects = false;  // true: the result is one of the inputs
@@ -327,7 +373,8 @@ void tail(const Pass& pass, std::int64_t at) {
 template <class T, class Op, int kSources>
 [[gnu::always_inline]] inline std::int64_t steps(const Pass& pass) {
   std::int64_t at = 0;
-  for (; at + kUnroll * T::kLanes <= pass.count; at += kUnroll * T::kLanes) step<T, Op, kUnroll, kSources>(pass, at);
+  constexpr int kElements = T::kUnroll * T::kLanes;
+  for (; at + kElements <= pass.count; at += kElements) step<T, Op, T::kUnroll, kSources>(pass, at);
   return at;
 }
 
