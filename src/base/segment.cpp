@@ -10,6 +10,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <string>
 
 #include "src/base/error.hpp"
 
@@ -25,6 +29,29 @@ struct SegmentAddress {
 void* map(int fd, Bytes bytes) {
   void* const at = mmap(nullptr, size_of(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return at == MAP_FAILED ? nullptr : at;
+}
+
+// Bytes that can be had without harm to anybody, or a number beyond all when the kernel does not say.
+std::int64_t available_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    long long kibibytes = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %lld", &kibibytes) == 1) return kibibytes * 1024;
+  }
+  return std::numeric_limits<std::int64_t>::max();
+}
+
+// fallocate(2) on a memfd knows no limit: it would take the last page and wake the out-of-memory killer. So large
+// requests are compared with what is there; small ones are not worth the reading.
+void require_memory(Bytes bytes) {
+  constexpr std::int64_t kLarge = std::int64_t{16} << 20;
+  if (bytes.value < kLarge) return;
+  const std::int64_t available = available_memory();
+  require(
+      bytes.value <= available, Code::system,
+      "reserving {} bytes of shared memory: only {} bytes are available; use fewer ranks on this machine, or smaller "
+      "messages",
+      bytes.value, available);
 }
 
 // Closes the descriptor first, keeping errno for the text.
@@ -48,6 +75,7 @@ int open_fd_of(int pid, int fd, int flags) noexcept {
 
 Segment::Segment(Bytes bytes) : bytes_(bytes) {
   require(bytes.value > 0, Code::internal, "shared memory of {} bytes was asked for", bytes.value);
+  require_memory(bytes);
   fd_ = memfd_create("hoccl", MFD_CLOEXEC);
   if (fd_ < 0) fail_errno(fmt::format("creating {} bytes of shared memory (memfd_create)", bytes.value));
   if (ftruncate(fd_, bytes.value) != 0)

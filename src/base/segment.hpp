@@ -12,7 +12,8 @@ namespace hoccl {
 
 class Segment {
  public:
-  // New zeroed memory, reserved at once: lack of memory is an Error{system} here, never a SIGBUS later.
+  // New zeroed memory, reserved at once: lack of memory is an Error{system} here, never a SIGBUS later (as far as the
+  // kernel tells: a container's own limit ends the process).
   explicit Segment(Bytes bytes);
   // Somebody's segment, by its address(). Throws Error{system} naming the process when it cannot be opened.
   explicit Segment(std::span<const std::byte> address);
