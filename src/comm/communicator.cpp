@@ -1,0 +1,201 @@
+#include "src/comm/communicator.hpp"
+
+#include <thread>
+
+#include "src/base/log.hpp"
+#include "src/plan/cut.hpp"
+#include "src/verify/verify.hpp"
+#include "topology/identity.hpp"
+
+namespace hoccl {
+namespace {
+
+std::uint32_t tag_of(const Request& r, const Choice& choice, std::uint32_t operation) {
+  Writer w;
+  w.put(operation).put(r.kind).put(r.count.value).put(r.type).put(r.op).put(choice.parts).put_text(choice.schedule->name);
+  const std::uint64_t hash = hash_bytes(w.take());
+  return static_cast<std::uint32_t>(hash ^ (hash >> 32));
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<Bootstrap> bootstrap, Config config, int device_number)
+    : config_(std::move(config)),
+      device_number_(device_number),
+      bootstrap_(std::move(bootstrap)),
+      device_(make_host_device()),
+      executor_(*device_) {
+  check_schedule_names(config_.schedules);
+  bootstrap_->set_bell(&bell_);
+  greet();
+  log::info("comm", "rank {} of {}: {}, kernels {}", index(rank()), size(), groups_.describe(), host_kernels());
+  if (!groups_.equal())
+    log::info("comm", "{}: unequal nodes run the flat ring in node order", groups_.describe());
+}
+
+Communicator::~Communicator() {
+  if (!aborted()) bootstrap_->leave();
+  plans_.clear();
+  links_.clear();
+  if (scratch_ != nullptr) device_->release(scratch_, scratch_bytes_);
+}
+
+// The ranks tell each other who and where they are, what they are built from and how they are set.
+void Communicator::greet() {
+  const std::string machine = machine_identity(), host = host_identity(config_.host_id);
+  const TransportContext context{&bell_, host, machine};
+  Writer w;
+  w.put_text(HOCCL_VERSION).put_text(agreed_text(config_)).put_text(machine).put_text(host);
+  std::uint32_t usable = 0;
+  for (const TransportRow& row : all_transports()) usable += config_.transports.accepts(row.name);
+  w.put(usable);
+  for (const TransportRow& row : all_transports()) {
+    if (!config_.transports.accepts(row.name)) continue;
+    transports_.push_back(row.make(context));
+    w.put_text(row.name).put_bytes(transports_.back()->profile());
+  }
+  std::vector<std::string> versions, knobs, hosts;
+  int neighbours = 0;
+  for (const Blob& blob : bootstrap_->exchange(w.take())) {
+    Reader r(blob);
+    versions.push_back(r.get_text());
+    knobs.push_back(r.get_text());
+    neighbours += r.get_text() == machine;
+    hosts.push_back(r.get_text());
+    peers_.emplace_back();
+    for (auto n = r.get<std::uint32_t>(); n > 0; --n) {
+      std::string name = r.get_text();
+      peers_.back().profiles[name] = r.get_bytes();
+    }
+  }
+  compare(versions, knobs);
+  groups_ = Groups(hosts);
+  crowded_ = neighbours > static_cast<int>(std::thread::hardware_concurrency());
+}
+
+void Communicator::compare(const std::vector<std::string>& versions, const std::vector<std::string>& knobs) const {
+  for (std::size_t r = 1; r < versions.size(); ++r) {
+    require(versions[r] == versions[0], Code::invalid_usage, "rank 0 runs HOCCL {}, rank {} runs {}: use one version", versions[0],
+            r, versions[r]);
+    require(knobs[r] == knobs[0], Code::invalid_usage, "rank 0 and rank {} are set differently:\n{}against\n{}set them alike", r,
+            knobs[0], knobs[r]);
+  }
+}
+
+void Communicator::ensure_well() {
+  if (!aborted()) [[likely]]
+    return;
+  fail(Code::remote, "this communicator is over: {}", bootstrap_->reason());
+}
+
+bool Communicator::prepared(const Request& request) const {
+  const Choice c = choice(request);
+  return plans_.contains({request.kind, c.schedule, c.parts});
+}
+
+void Communicator::prepare(const Request& request) {
+  ensure_well();
+  const Choice c = choice(request);
+  const PlanKey key{request.kind, c.schedule, c.parts};
+  if (plans_.contains(key)) return;
+  const Collective collective{request.kind, size()};
+#ifndef NDEBUG
+  if (size() <= 64) {
+    const Report report = verify(whole_plan(*c.schedule, groups_, collective, c.parts), {.in_place = true});
+    require(report.proved(), Code::internal, "the plan of {} does not hold:\n{}", c.schedule->name, report.describe());
+  }
+#endif
+  BoundProgram bound{c.schedule->program(groups_, collective, c.parts, rank()), request.kind, c.parts, {}, {}};
+  wire(bound.program);
+  for (const Channel& channel : bound.program.takes) bound.takes.push_back(links_.at(key_of(channel, false)).receive.get());
+  for (const Channel& channel : bound.program.gives) bound.gives.push_back(links_.at(key_of(channel, true)).send.get());
+  reserve_scratch(bound.program);
+  plans_.emplace(key, std::move(bound));
+  log::info("comm", "{} runs {} in {} part(s), {} links are open", name_of(request.kind), c.schedule->name, c.parts, links_.size());
+}
+
+void Communicator::reserve_scratch(const Program& program) {
+  const Bytes need = kSlot * program.tmp_blocks;
+  if (need <= scratch_bytes_) return;
+  void* bigger = device_->allocate(need);
+  if (scratch_ != nullptr) device_->release(scratch_, scratch_bytes_);
+  scratch_ = bigger;
+  scratch_bytes_ = need;
+}
+
+void Communicator::start(const Request& request) {
+  ensure_well();
+  const Choice c = choice(request);
+  const BoundProgram& bound = plans_.at({request.kind, c.schedule, c.parts});
+  const Count outer = outer_count(request, size());
+  const Cutting cutting = cut_outer(outer, c.parts, request.type, kSlot);
+  const Count all = request.kind == Kind::all_reduce ? request.count : outer * size();
+  const Cut whole(all, outer, cutting.piece, c.parts), own(outer, outer, cutting.piece, c.parts);
+
+  Launch launch;
+  launch.in = static_cast<const std::byte*>(request.in);
+  launch.out = static_cast<std::byte*>(request.out);
+  launch.tmp = static_cast<std::byte*>(scratch_);
+  launch.slot = kSlot;
+  launch.in_cut = in_is_own(request.kind) ? own : whole;
+  launch.out_cut = out_is_own(request.kind) ? own : whole;
+  launch.rounds = static_cast<std::uint32_t>(cutting.rounds);
+  launch.reduction = {request.type, request.op, request.op == Op::avg ? 1.0 / size() : 1.0, size()};
+  launch.tag = tag_of(request, c, operation_++);
+  request_ = request;
+  executor_.launch(bound, launch);
+  running_ = true;
+}
+
+Executor::State Communicator::progress() noexcept {
+  for (const auto& transport : transports_) transport->poll();
+  return executor_.progress();
+}
+
+Error Communicator::failed() {
+  std::string text = executor_.failure();
+  if (text.empty()) text = bootstrap_->aborted() ? bootstrap_->reason() : "a link failed";
+  const std::string told = fmt::format("{} number {} on rank {}: {}", name_of(request_.kind), operation_, index(rank()), text);
+  abort(told);
+  return Error(Code::remote, aborted() ? bootstrap_->reason() : told);
+}
+
+Error Communicator::timed_out() {
+  std::string peers;
+  for (const Rank peer : executor_.waiting_for()) peers += fmt::format("{}{}", peers.empty() ? "" : ", ", index(peer));
+  const std::string told =
+      fmt::format("{} number {} on rank {} waited {} s (HOCCL_TIMEOUT) for rank {}", name_of(request_.kind), operation_,
+                  index(rank()), static_cast<double>(config_.timeout.count()) / 1000, peers.empty() ? "?" : peers);
+  abort(told);
+  return Error(Code::remote, told);
+}
+
+void Communicator::abort(const std::string& reason) noexcept {
+  bootstrap_->abort(reason);
+  bell_.ring();
+}
+
+std::optional<Error> Communicator::async_error() {
+  bootstrap_->poll();
+  if (!aborted()) return std::nullopt;
+  const std::lock_guard lock(error_mutex_);
+  if (!error_) error_ = Error(Code::remote, bootstrap_->reason());
+  return error_;
+}
+
+void Communicator::add_wait_fds(std::vector<int>& fds) const {
+  fds.push_back(bootstrap_->wait_fd());
+  for (const auto& transport : transports_) fds.push_back(transport->wait_fd());
+}
+
+std::vector<Communicator::LinkTraffic> Communicator::traffic() const {
+  std::vector<LinkTraffic> rows;
+  for (const auto& [key, open] : links_) {
+    const auto& [peer, label, outgoing, credits] = key;
+    const Link& link = open.link();
+    rows.push_back({static_cast<Rank>(peer), outgoing, label, open.transport, link.route(), link.traffic()});
+  }
+  return rows;
+}
+
+}  // namespace hoccl

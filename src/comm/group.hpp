@@ -1,0 +1,39 @@
+// The calls between ncclGroupStart and ncclGroupEnd of one thread: collected, then run together. One of the two states that
+// the C API forces the library to keep outside objects (the other is the log sink).
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "src/comm/wait.hpp"
+
+namespace hoccl {
+
+class Group {
+ public:
+  // The calling thread's group.
+  static Group& mine();
+
+  bool open() const noexcept { return depth_ > 0; }
+  void start() noexcept { ++depth_; }
+  // Runs what was collected when the outermost group ends. Throws the first Error of the group, with all of it dropped:
+  // afterwards the thread has a clean group again.
+  void end();
+
+  void add(Communicator& comm, const Request& request);
+  // A communicator's creation: all of one group run at once, each on a thread of its own.
+  void add_creation(std::function<void()> create) { creations_.push_back(std::move(create)); }
+  // An argument error inside the group: reported again at its end.
+  void note(const Error& error);
+
+ private:
+  void run_creations();
+
+  int depth_ = 0;
+  std::vector<Work> works_;
+  std::vector<std::function<void()>> creations_;
+  std::optional<Error> error_;
+};
+
+}  // namespace hoccl
