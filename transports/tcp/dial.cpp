@@ -78,8 +78,12 @@ Dial::State Dial::advance() noexcept {
   if (phase_ == Phase::listening) {
     const Transfer::State got = transfer_.read(socket_, memory_of(answer_));
     if (got == Transfer::State::broken) return refused(transfer_.error());
-    if (got == Transfer::State::done) return answer_ == Answer::to(greeting_.token) ? State::answered : refused(EPROTO);
+    if (got == Transfer::State::done) {
+      if (answer_ != Answer::to(greeting_.token)) return refused(EPROTO);
+      phase_ = Phase::answered;
+    }
   }
+  if (phase_ == Phase::answered) return State::answered;
   return Clock::now() < deadline_ ? State::going_on : refused(ETIMEDOUT);
 }
 
@@ -98,7 +102,9 @@ Caller::State Caller::advance() noexcept {
   if (readable_) {
     const Transfer::State got = transfer_.read(socket_, memory_of(greeting_));
     if (got == Transfer::State::broken) return State::stranger;
-    if (got == Transfer::State::done) return greeting_.magic == Greeting::kMagic ? State::greeted : State::stranger;
+    const bool magic_known = transfer_.bytes() >= sizeof greeting_.magic;
+    if (magic_known && greeting_.magic != Greeting::kMagic) return State::stranger;
+    if (got == Transfer::State::done) return State::greeted;
     readable_ = false;
   }
   return Clock::now() < deadline_ ? State::going_on : State::stranger;

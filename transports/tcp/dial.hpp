@@ -40,6 +40,7 @@ class Transfer {
   enum class State { going_on, done, broken };
   State read(Socket& socket, std::span<std::byte> value) noexcept;
   State write(Socket& socket, std::span<const std::byte> value) noexcept;
+  std::size_t bytes() const noexcept { return done_; }
   int error() const noexcept { return error_; }  // of `broken`; 0: the other side ended the connection
 
  private:
@@ -66,7 +67,7 @@ class Dial final : public EventTarget {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Phase { connecting, greeting, listening };
+  enum class Phase { connecting, greeting, listening, answered };
   State refused(int error) noexcept;
 
   Epoll& epoll_;
