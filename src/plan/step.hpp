@@ -43,6 +43,6 @@ struct Step {
   constexpr Place into() const { return {into_space, into_block}; }
   constexpr bool operator==(const Step&) const = default;
 };
-static_assert(sizeof(Step) <= 24, "a rank of 100,000 holds 225,000 steps");
+static_assert(sizeof(Step) <= 24, "one rank of 100,000 holds 212,499 steps");
 
 }  // namespace hoccl
