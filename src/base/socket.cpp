@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -110,11 +111,18 @@ std::optional<Address> Address::parse(std::string_view text) {
   return address;
 }
 
+bool Address::well_formed(std::string_view text) {
+  const auto parts = split_host_port(text);
+  if (!parts || !parse_port(parts->second)) return false;
+  if (text.front() == '[') return parse(text).has_value();
+  return std::all_of(parts->first.begin(), parts->first.end(), [](char c) { return c > ' ' && c < 127; });
+}
+
 std::vector<Address> Address::resolve(std::string_view text) {
   if (const auto address = parse(text)) return {*address};
-  const auto parts = split_host_port(text);
-  require(parts && parse_port(parts->second), Code::invalid_argument,
+  require(well_formed(text), Code::invalid_argument,
           "\"{}\" is no address: expected host:port, a.b.c.d:port or [ipv6]:port", text);
+  const auto parts = split_host_port(text);
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -344,6 +352,16 @@ Progress Socket::write_some(std::span<const iovec> from) noexcept {
 
 Address Socket::local() const noexcept { return name_of(fd_, ::getsockname); }
 Address Socket::remote() const noexcept { return name_of(fd_, ::getpeername); }
+
+void Socket::keep_alive() noexcept {
+  const auto set = [&](int level, int option, int value) {
+    (void)setsockopt(fd_, level, option, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);  // seconds of silence before the first question
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 6);  // unanswered questions
+}
 
 void Socket::shut_write() noexcept {
   if (fd_ >= 0) (void)::shutdown(fd_, SHUT_WR);

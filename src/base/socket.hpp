@@ -27,6 +27,8 @@ class Address {
   // All addresses of "name:port" (or of what parse() takes), asking the resolver, in its order. Throws
   // Error{invalid_argument} naming the text. May take seconds.
   static std::vector<Address> resolve(std::string_view text);
+  // Does the text have the form that resolve() takes? Asks nobody.
+  static bool well_formed(std::string_view text);
   // AF_INET or AF_INET6.
   static Address any(int family, std::uint16_t port);
   static Address loopback(int family, std::uint16_t port);
@@ -116,6 +118,8 @@ class Socket {
   // None when not bound or not connected.
   Address local() const noexcept;
   Address remote() const noexcept;
+  // Lets the kernel ask an idle peer now and then, so that a machine that went away shows as an error within a minute.
+  void keep_alive() noexcept;
   // The other side reads the end after what was written before.
   void shut_write() noexcept;
   void close() noexcept;
