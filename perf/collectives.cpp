@@ -3,6 +3,7 @@
 // Read next: measure.hpp (one row), compare.hpp (several schedules), data.hpp (what is checked).
 #include <algorithm>
 #include <barrier>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -80,9 +81,7 @@ class Run {
     for (const NamedType& type : o_.types)
       for (const NamedOp& op : o_.ops) {
         bench_.load(type, op);
-        if (o_.checks != 0 && bench_.relative_bound() != 0)
-          table_.note(std::string(type.name) + " " + op.name + ": checked within " +
-                      std::to_string(bench_.relative_bound()) + " of the value, for 1/n is not exact");
+        if (o_.checks != 0 && bench_.relative_bound() != 0) note_bound(type, op);
         for (const long long size : sizes(o_)) row(size, type, op);
       }
     table_.trailer();
@@ -90,6 +89,13 @@ class Run {
   long long wrong() const { return table_.wrong(); }
 
  private:
+  void note_bound(const NamedType& type, const NamedOp& op) {
+    char line[128];
+    std::snprintf(line, sizeof line, "%s %s: checked within %.2g of the value, because 1/%d is not exact", type.name,
+                  op.name, bench_.relative_bound(), o_.world());
+    table_.note(line);
+  }
+
   void prepare_bound() {
     int streams = 1;
     for (std::size_t s = 0; s < o_.schedules.size(); ++s)

@@ -4,9 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
+#include <system_error>
 
 namespace perf {
 namespace {
@@ -37,6 +39,13 @@ long long bytes_in(const std::string& text) {
   if (unit == "G" || unit == "g") bytes *= 0x1p30;
   const bool known = unit.empty() || (unit.size() == 1 && std::string("KkMmGg").find(unit) != std::string::npos);
   return known && bytes < 0x1p62 ? static_cast<long long>(bytes) : -1;
+}
+
+// -1 when it is not a whole number from 0.
+int number_in(const std::string& text) {
+  int number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? number : -1;
 }
 
 std::string size_error(const std::string& text) {
@@ -91,12 +100,15 @@ int refuse(const std::string& program, const std::string& why) {
 
 // What the command line gives as text.
 struct Texts {
-  std::string min_bytes = "32M", max_bytes, step_bytes = "1M", type = "float", op = "sum", schedules, id;
+  std::string min_bytes = "32M", max_bytes, step_bytes = "1M", type = "float", op = "sum", schedules;
+  std::string rank = "0", world_size = "1", id;  // from the launcher
 };
 
 void declare(CLI::App& app, Options& o, Texts& t) {
   const CLI::Validator size([](std::string& text) { return size_error(text); }, "", "");
-  const CLI::Range natural(1, 1 << 30), from_zero(0, 1 << 30), many(1, 4096);
+  // Without a description, which the help would repeat in every line.
+  const CLI::Validator natural = CLI::Range(1, 1 << 30).description("");
+  const CLI::Validator from_zero = CLI::Range(0, 1 << 30).description(""), many = CLI::Range(1, 4096).description("");
   app.add_option("-b,--minbytes", t.min_bytes, "smallest size; K, M, G are binary (32M)")->check(size);
   app.add_option("-e,--maxbytes", t.max_bytes, "largest size (32M, or -b when that is more)")->check(size);
   app.add_option("-i,--stepbytes", t.step_bytes, "step between sizes (1M)")->check(size);
@@ -112,8 +124,8 @@ void declare(CLI::App& app, Options& o, Texts& t) {
   app.add_option("--schedule", t.schedules, "run these schedules in turn (A B A B), compare them, with the bound");
   app.add_flag("--counters", o.counters, "payload bytes of one operation, by rank and channel");
   // From the launcher; an empty group keeps them out of the help.
-  app.add_option("--process", o.process)->envname("RANK")->group("");
-  app.add_option("--processes", o.processes)->envname("WORLD_SIZE")->group("");
+  app.add_option("--process", t.rank)->envname("RANK")->group("");
+  app.add_option("--processes", t.world_size)->envname("WORLD_SIZE")->group("");
   app.add_option("--id", t.id)->envname("HOCCL_ID")->group("");
 }
 
@@ -127,9 +139,11 @@ std::string settle(Options& o, const Texts& t) {
   o.schedules = split(t.schedules);
   if (o.max_bytes < o.min_bytes) return "the largest size (-e) is below the smallest (-b)";
   if (o.step_factor <= 1 && o.step_bytes <= 0) return "the step between sizes (-i) is 0";
-  const std::string world = "WORLD_SIZE=" + std::to_string(o.processes);
+  const std::string world = "WORLD_SIZE=" + t.world_size;
+  o.process = number_in(t.rank);
+  o.processes = number_in(t.world_size);
   if (o.processes < 1 || o.process < 0 || o.process >= o.processes)
-    return "RANK=" + std::to_string(o.process) + " is not one of " + world;
+    return "RANK=" + t.rank + " is not one of the processes 0 to " + world + " - 1";
   if (o.processes > 1 && t.id.empty())
     return world + " but HOCCL_ID is not set, so the processes cannot find each other; hoccl-run sets both";
   return "";
