@@ -36,7 +36,7 @@ using Vector = typename VectorOf<Element, kBytes>::type;
 
 // A value as the bits of another type of its size.
 template <class To, class From>
-[[gnu::always_inline]] inline To as(const From& from) {
+[[gnu::always_inline]] inline To as(From from) {
   static_assert(sizeof(To) == sizeof(From));
   To to;
   __builtin_memcpy(&to, &from, sizeof to);
@@ -62,17 +62,14 @@ struct Integer {
 
   [[gnu::always_inline]] static Wide load(const void* from) { return read<Wide>(from); }
   template <class Op>
-  [[gnu::always_inline]] static void store(void* to, const Wide& value) {
+  [[gnu::always_inline]] static void store(void* to, Wide value) {
     __builtin_memcpy(to, &value, sizeof value);
   }
-  [[gnu::always_inline]] static Wide larger(const Wide& a, const Wide& b) {
-    return as<Compared>(a) > as<Compared>(b) ? a : b;
-  }
-  [[gnu::always_inline]] static Wide smaller(const Wide& a, const Wide& b) {
-    return as<Compared>(a) < as<Compared>(b) ? a : b;
-  }
+  [[gnu::always_inline]] static Wide larger(Wide a, Wide b) { return as<Compared>(a) > as<Compared>(b) ? a : b; }
+  [[gnu::always_inline]] static Wide smaller(Wide a, Wide b) { return as<Compared>(a) < as<Compared>(b) ? a : b; }
   // The divisor may not fit in the element, so the division is done in 64 bits. Truncates towards zero.
-  static void divide(Wide& value, std::int64_t divisor) {
+  // Out of line: averages of integers are rare, and a copy for every lane of every step is much to compile.
+  [[gnu::noinline]] static void divide(Wide& value, std::int64_t divisor) {
     constexpr bool kSigned = static_cast<Signedness>(-1) < 0;
     for (int lane = 0; lane < kLanes; ++lane) {
       if constexpr (kSigned)
@@ -92,15 +89,15 @@ struct Floating {
   static constexpr int kUnroll = 4;
 
   // NaN when either is NaN: the comparison with a NaN in b gives b, a NaN in a is chosen afterwards.
-  [[gnu::always_inline]] static Wide larger(const Wide& a, const Wide& b) {
+  [[gnu::always_inline]] static Wide larger(Wide a, Wide b) {
     const Wide chosen = a > b ? a : b;
     return a != a ? a : chosen;
   }
-  [[gnu::always_inline]] static Wide smaller(const Wide& a, const Wide& b) {
+  [[gnu::always_inline]] static Wide smaller(Wide a, Wide b) {
     const Wide chosen = a < b ? a : b;
     return a != a ? a : chosen;
   }
-  [[gnu::always_inline]] static Wide scaled(const Wide& a, double scale) { return a * static_cast<Computed>(scale); }
+  [[gnu::always_inline]] static Wide scaled(Wide a, double scale) { return a * static_cast<Computed>(scale); }
 };
 
 template <class Computed>
@@ -110,7 +107,7 @@ struct Plain : Floating<Computed> {
 
   [[gnu::always_inline]] static Wide load(const void* from) { return read<Wide>(from); }
   template <class Op>
-  [[gnu::always_inline]] static void store(void* to, const Wide& value) {
+  [[gnu::always_inline]] static void store(void* to, Wide value) {
     __builtin_memcpy(to, &value, sizeof value);
   }
 };
@@ -125,12 +122,12 @@ template <int kParts>
 struct Parts {
   Floats part[kParts];
 
-  [[gnu::always_inline]] friend Parts operator+(const Parts& a, const Parts& b) {
+  [[gnu::always_inline]] friend Parts operator+(Parts a, Parts b) {
     Parts sum;
     for (int p = 0; p < kParts; ++p) sum.part[p] = a.part[p] + b.part[p];
     return sum;
   }
-  [[gnu::always_inline]] friend Parts operator*(const Parts& a, const Parts& b) {
+  [[gnu::always_inline]] friend Parts operator*(Parts a, Parts b) {
     Parts product;
     for (int p = 0; p < kParts; ++p) product.part[p] = a.part[p] * b.part[p];
     return product;
@@ -156,22 +153,22 @@ struct Packed {
     return wide;
   }
   template <class Op>
-  [[gnu::always_inline]] static void store(void* to, const Wide& value) {
+  [[gnu::always_inline]] static void store(void* to, Wide value) {
     Bits packed = T::template encode<Op>(value.part[0]);
     for (int p = 1; p < kParts; ++p) packed |= T::template encode<Op>(value.part[p]) << (p * kWidth);
     __builtin_memcpy(to, &packed, sizeof packed);
   }
-  [[gnu::always_inline]] static Wide larger(const Wide& a, const Wide& b) {
+  [[gnu::always_inline]] static Wide larger(Wide a, Wide b) {
     Wide chosen;
     for (int p = 0; p < kParts; ++p) chosen.part[p] = Floating<float>::larger(a.part[p], b.part[p]);
     return chosen;
   }
-  [[gnu::always_inline]] static Wide smaller(const Wide& a, const Wide& b) {
+  [[gnu::always_inline]] static Wide smaller(Wide a, Wide b) {
     Wide chosen;
     for (int p = 0; p < kParts; ++p) chosen.part[p] = Floating<float>::smaller(a.part[p], b.part[p]);
     return chosen;
   }
-  [[gnu::always_inline]] static Wide scaled(const Wide& a, double scale) {
+  [[gnu::always_inline]] static Wide scaled(Wide a, double scale) {
     Wide product;
     for (int p = 0; p < kParts; ++p) product.part[p] = Floating<float>::scaled(a.part[p], scale);
     return product;
@@ -180,9 +177,9 @@ struct Packed {
 
 // The upper half of a float. Rounds to nearest even; a NaN stays one, made quiet.
 struct BFloat16 : Packed<BFloat16, std::uint16_t> {
-  [[gnu::always_inline]] static Floats decode(const Bits& code) { return as<Floats>(code << 16); }
+  [[gnu::always_inline]] static Floats decode(Bits code) { return as<Floats>(code << 16); }
   template <class Op>
-  [[gnu::always_inline]] static Bits encode(const Floats& value) {
+  [[gnu::always_inline]] static Bits encode(Floats value) {
     const auto bits = as<UnsignedBits>(value);
     const UnsignedBits upper = bits >> 16;
     const UnsignedBits rounded = (bits + 0x7fffu + (upper & 1u)) >> 16;
@@ -200,7 +197,7 @@ struct SmallFloat {
   static constexpr int kShift = 23 - kFractionBits;  // a float's fraction has 23 bits, and its exponent's bias is 127
   static constexpr int kRebias = (127 - kBias) << 23;
 
-  [[gnu::always_inline]] static Floats decode(const Bits& codes) {
+  [[gnu::always_inline]] static Floats decode(Bits codes) {
     const Bits magnitude = codes & kMagnitude;
     const Bits normal = (magnitude << kShift) + kRebias;
     // Without the hidden bit: read as 1.fraction at the least exponent, then 1.0 at that exponent taken away, exactly.
@@ -213,7 +210,7 @@ struct SmallFloat {
   }
 
   // The code's magnitude, rounded to nearest even, at most `top`; sign and NaN are left to the caller.
-  [[gnu::always_inline]] static Bits round(const Bits& magnitude, int top) {
+  [[gnu::always_inline]] static Bits round(Bits magnitude, int top) {
     const Bits odd = (magnitude >> kShift) & 1;
     const Bits normal = (magnitude - kRebias + ((1 << (kShift - 1)) - 1) + odd) >> kShift;
     // Added to a float whose last bit is worth the least subnormal, the value is rounded there by the machine.
@@ -240,7 +237,7 @@ struct Float16 : Floating<float> {
 #endif
   }
   template <class Op>
-  [[gnu::always_inline]] static void store(void* to, const Floats& value) {
+  [[gnu::always_inline]] static void store(void* to, Floats value) {
     constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 #if defined(__AVX512F__)
     const __m256i codes = _mm512_maskz_cvtps_ph(0xffff, as<__m512>(value), kNearestEven);
@@ -252,9 +249,9 @@ struct Float16 : Floating<float> {
 };
 #else
 struct Float16 : Packed<Float16, std::uint16_t> {
-  [[gnu::always_inline]] static Floats decode(const Bits& code) { return HalfFormat::decode(code); }
+  [[gnu::always_inline]] static Floats decode(Bits code) { return HalfFormat::decode(code); }
   template <class Op>
-  [[gnu::always_inline]] static Bits encode(const Floats& value) {
+  [[gnu::always_inline]] static Bits encode(Floats value) {
     const Bits bits = as<Bits>(value), magnitude = bits & 0x7fffffff;
     // A NaN keeps the upper bits of its payload, as the machine's own conversion does it.
     const Bits nan = 0x7e00 | ((magnitude >> HalfFormat::kShift) & 0x3ff);
@@ -269,9 +266,9 @@ struct Float16 : Packed<Float16, std::uint16_t> {
 // becomes the same one.
 template <class Format, int kInfinity, int kTop, int kNan>
 struct Float8 : Packed<Float8<Format, kInfinity, kTop, kNan>, std::uint8_t> {
-  [[gnu::always_inline]] static Floats decode(const Bits& code) { return Format::decode(code); }
+  [[gnu::always_inline]] static Floats decode(Bits code) { return Format::decode(code); }
   template <class Op>
-  [[gnu::always_inline]] static Bits encode(const Floats& value) {
+  [[gnu::always_inline]] static Bits encode(Floats value) {
     const Bits bits = as<Bits>(value);
     const Bits code = Format::round(bits & 0x7fffffff, Op::kSelects && kInfinity < kNan ? kInfinity : kTop);
     return value != value ? Bits{} + kNan : code | ((bits >> 24) & 0x80);
@@ -283,28 +280,28 @@ using Float8E5M2 = Float8<SmallFloat<5, 2, 0x7c>, 0x7c, 0x7b, 0x7e>;
 struct Sum {
   static constexpr bool kSelects = false;  // true: the result is one of the inputs
   template <class T, class Wide>
-  [[gnu::always_inline]] static Wide apply(const Wide& a, const Wide& b) {
+  [[gnu::always_inline]] static Wide apply(Wide a, Wide b) {
     return a + b;
   }
 };
 struct Prod {
   static constexpr bool kSelects = false;
   template <class T, class Wide>
-  [[gnu::always_inline]] static Wide apply(const Wide& a, const Wide& b) {
+  [[gnu::always_inline]] static Wide apply(Wide a, Wide b) {
     return a * b;
   }
 };
 struct Max {
   static constexpr bool kSelects = true;
   template <class T, class Wide>
-  [[gnu::always_inline]] static Wide apply(const Wide& a, const Wide& b) {
+  [[gnu::always_inline]] static Wide apply(Wide a, Wide b) {
     return T::larger(a, b);
   }
 };
 struct Min {
   static constexpr bool kSelects = true;
   template <class T, class Wide>
-  [[gnu::always_inline]] static Wide apply(const Wide& a, const Wide& b) {
+  [[gnu::always_inline]] static Wide apply(Wide a, Wide b) {
     return T::smaller(a, b);
   }
 };
@@ -350,6 +347,12 @@ template <class T, class Op, int kVectors, int kSources>
   }
 }
 
+// One vector of every source, where the unrolled steps do not fit.
+template <class T, class Op>
+[[gnu::noinline]] void single_step(const Pass& pass, std::int64_t at) {
+  step<T, Op, 1, 0>(pass, at);
+}
+
 // Fewer elements than a vector: through copies that are a vector long.
 template <class T, class Op>
 void tail(const Pass& pass, std::int64_t at) {
@@ -366,7 +369,7 @@ void tail(const Pass& pass, std::int64_t at) {
   whole.sources = sources;
   whole.destinations = &destination;
   whole.destination_count = 1;
-  step<T, Op, 1, 0>(whole, 0);
+  single_step<T, Op>(whole, 0);
   for (int d = 0; d < pass.destination_count; ++d) __builtin_memcpy(element<T>(pass.destinations[d], at), out, bytes);
 }
 
@@ -381,7 +384,7 @@ template <class T, class Op, int kSources>
 template <class T, class Op>
 void kernel(const Pass& pass) noexcept {
   std::int64_t at = pass.source_count == 2 ? steps<T, Op, 2>(pass) : steps<T, Op, 0>(pass);
-  for (; at + T::kLanes <= pass.count; at += T::kLanes) step<T, Op, 1, 0>(pass, at);
+  for (; at + T::kLanes <= pass.count; at += T::kLanes) single_step<T, Op>(pass, at);
   if (at < pass.count) tail<T, Op>(pass, at);
 }
 
