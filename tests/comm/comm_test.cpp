@@ -194,7 +194,7 @@ TEST_CASE("ranks that share no transport get an error with every transport's rea
     call(comm, {Kind::all_reduce, data.data(), data.data(), Count(10), Type::int32, Op::sum});
   });
   REQUIRE(errors[0].has_value());
-  CHECK(std::string(errors[0]->what()).find("cannot reach rank 1") != std::string::npos);
+  CHECK(std::string(errors[0]->what()).find("cannot reach rank") != std::string::npos);
   CHECK(std::string(errors[0]->what()).find("shm: ") != std::string::npos);
 }
 
