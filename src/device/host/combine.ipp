@@ -69,7 +69,7 @@ struct Integer {
   [[gnu::always_inline]] static Wide smaller(Wide a, Wide b) { return as<Compared>(a) < as<Compared>(b) ? a : b; }
   // The divisor may not fit in the element, so the division is done in 64 bits. Truncates towards zero.
   // Out of line: averages of integers are rare, and a copy for every lane of every step is much to compile.
-  [[gnu::noinline]] static void divide(Wide& value, std::int64_t divisor) {
+  [[gnu::noinline]] static Wide divided(Wide value, std::int64_t divisor) {
     constexpr bool kSigned = static_cast<Signedness>(-1) < 0;
     for (int lane = 0; lane < kLanes; ++lane) {
       if constexpr (kSigned)
@@ -77,6 +77,7 @@ struct Integer {
       else
         value[lane] = static_cast<Unsigned>(value[lane] / static_cast<std::uint64_t>(divisor));
     }
+    return value;
   }
 };
 
@@ -339,7 +340,7 @@ template <class T, class Op, int kVectors, int kSources>
       for (int v = 0; v < kVectors; ++v) folded[v] = T::scaled(folded[v], pass.scale);
   } else {
     if (pass.divide) [[unlikely]]
-      for (int v = 0; v < kVectors; ++v) T::divide(folded[v], pass.divisor);
+      for (int v = 0; v < kVectors; ++v) folded[v] = T::divided(folded[v], pass.divisor);
   }
   for (int d = 0; d < pass.destination_count; ++d) {
     unsigned char* destination = element<T>(pass.destinations[d], at);
