@@ -20,12 +20,12 @@ ncclResult_t hocclCommPlace(ncclComm_t comm, int* node, int* nodes, int* local_r
 
 /* Payload moved over one link since the communicator was made, in bytes and messages; headers are not counted. */
 typedef struct {
-  int peer;                /* rank at the other end */
-  int outgoing;            /* 1: sent by this rank, 0: received */
-  int between_nodes;       /* 1: the two ranks are on different nodes */
-  char transport[16];      /* "local", "shm", "tcp" */
-  char channel[16];        /* "ring", "rail", …: see docs/plan.md */
-  char route[48];          /* "shm", "tcp lo" */
+  int peer;           /* rank at the other end */
+  int outgoing;       /* 1: sent by this rank, 0: received */
+  int between_nodes;  /* 1: the two ranks are on different nodes */
+  char transport[16]; /* "local", "shm", "tcp" */
+  char channel[16];   /* "ring", "rail", …: see docs/plan.md */
+  char route[48];     /* "shm", "tcp lo" */
   long long bytes;
   long long messages;
 } hocclTraffic_t;
@@ -34,8 +34,9 @@ typedef struct {
 ncclResult_t hocclCommTraffic(ncclComm_t comm, hocclTraffic_t* rows, int* count);
 
 /* What a call would run: the schedule's name and the number of parts it cuts each block into. collective is
- * "all_reduce", "reduce_scatter" or "all_gather"; count is the call's own (reduce-scatter: elements received, all-gather:
- * elements sent). name has room for name_size bytes, its end included. streams: what one node's network carries at once. */
+ * "all_reduce", "reduce_scatter" or "all_gather"; count is the call's own (reduce-scatter: elements received,
+ * all-gather: elements sent). name has room for name_size bytes, its end included. streams: what one node's network
+ * carries at once. */
 ncclResult_t hocclCommChoice(ncclComm_t comm, const char* collective, size_t count, ncclDataType_t type, char* name,
                              size_t name_size, int* parts, int* streams);
 

@@ -38,8 +38,7 @@ bool Groups::equal() const {
 
 std::string Groups::describe() const {
   const auto plural = [](int n) { return n == 1 ? "" : "s"; };
-  if (equal())
-    return fmt::format("{} node{} x {} rank{}", nodes(), plural(nodes()), per_node(), plural(per_node()));
+  if (equal()) return fmt::format("{} node{} x {} rank{}", nodes(), plural(nodes()), per_node(), plural(per_node()));
   std::string sizes;
   for (const auto& node : members_) sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", node.size());
   return fmt::format("{} nodes of {} ranks", nodes(), sizes);

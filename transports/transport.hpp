@@ -1,9 +1,9 @@
-// A way to move bytes between two ranks, and one direction of one connection. Transports know nothing of plans or of each
-// other; THE list of them is transports/all.cpp. The promises below are tested for each by
+// A way to move bytes between two ranks, and one direction of one connection. Transports know nothing of plans or of
+// each other; THE list of them is transports/all.cpp. The promises below are tested for each by
 // tests/contract/transport_contract.cpp. Data path calls are noexcept: they answer moved, nothing, or failed().
 //
 // Threads: one thread at a time drives all links of a communicator. The two ends of a link belong to different
-// communicators, mostly of different processes.
+// communicators, mostly of different processes. A transport outlives its links.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class Bell;
 // Room for one message on its way. `data` stays valid and in place until commit or release.
 struct Slot {
   std::byte* data = nullptr;
-  Bytes bytes{0};          // receive end: length of the message
-  std::uint32_t tag = 0;   // receive end: what the sender said the message belongs to
+  Bytes bytes{0};         // receive end: length of the message
+  std::uint32_t tag = 0;  // receive end: what the sender said the message belongs to
 };
 
 // Can two ends talk, and how well? Pure and symmetric: both ends compute the same from the two profiles.

@@ -9,7 +9,7 @@
 #include "src/comm/group.hpp"
 
 // Defines pncclX strongly and ncclX as its weak alias, so that a profiler may define ncclX and call pncclX.
-#define HOCCL_NCCL(result, name, parameters)                                  \
+#define HOCCL_NCCL(result, name, parameters)                                 \
   extern "C" result name parameters __attribute__((weak, alias("p" #name))); \
   extern "C" result p##name parameters
 

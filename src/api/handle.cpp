@@ -57,7 +57,8 @@ Use::Use(ncclComm* handle) : handle_(handle) {
     return;
   }
   handle->users.fetch_sub(1);
-  fail(Code::invalid_argument, "the communicator {} is not alive: it was destroyed, aborted, or never made", fmt::ptr(handle));
+  fail(Code::invalid_argument, "the communicator {} is not alive: it was destroyed, aborted, or never made",
+       fmt::ptr(handle));
 }
 
 Use::~Use() { handle_->users.fetch_sub(1); }

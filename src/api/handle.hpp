@@ -23,7 +23,8 @@ ncclComm* new_handle();
 // Takes the handle out of use and ends its communicator once no call is inside any more.
 void retire(ncclComm* handle);
 
-// A call's stay inside a communicator. Throws Error{invalid_argument} for a NULL, unknown, unfinished or destroyed handle.
+// A call's stay inside a communicator. Throws Error{invalid_argument} for a NULL, unknown, unfinished or destroyed
+// handle.
 class Use {
  public:
   explicit Use(ncclComm* handle);

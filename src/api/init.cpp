@@ -30,7 +30,8 @@ void make_live(ncclComm* handle, std::unique_ptr<Bootstrap> bootstrap, const Con
 HOCCL_NCCL(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id)) {
   return guarded([&] {
     require_pointer(id, "ncclGetUniqueId", "uniqueId");
-    // Each process counts its ids, so that the k-th id of every process is the same one when HOCCL_ID fixes the address.
+    // Each process counts its ids, so that the k-th id of every process is the same one when HOCCL_ID fixes the
+    // address.
     static std::atomic<int> sequence{0};
     const UniqueId made = make_unique_id(configured().id, sequence.fetch_add(1));
     static_assert(sizeof(*id) == sizeof(made));
@@ -44,8 +45,8 @@ HOCCL_NCCL(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int nranks, ncclU
         require_pointer(comm, "ncclCommInitRank", "comm");
         *comm = nullptr;
         require(nranks > 0, Code::invalid_argument, "ncclCommInitRank: nranks is {}, must be at least 1", nranks);
-        require(rank >= 0 && rank < nranks, Code::invalid_argument, "ncclCommInitRank: rank {} is outside 0 to {}", rank,
-                nranks - 1);
+        require(rank >= 0 && rank < nranks, Code::invalid_argument, "ncclCommInitRank: rank {} is outside 0 to {}",
+                rank, nranks - 1);
         const Config config = configured();
         UniqueId id;
         std::memcpy(id.data(), &commId, sizeof(id));
@@ -76,7 +77,8 @@ HOCCL_NCCL(ncclResult_t, ncclCommInitAll, (ncclComm_t * comm, int ndev, const in
     require(!Group::mine().open(), Code::invalid_usage, "ncclCommInitAll inside a group: call it outside");
     for (int i = 0; devlist != nullptr && i < ndev; ++i)
       for (int j = 0; j < i; ++j)
-        require(devlist[i] != devlist[j], Code::invalid_usage, "ncclCommInitAll: devlist names device {} twice", devlist[i]);
+        require(devlist[i] != devlist[j], Code::invalid_usage, "ncclCommInitAll: devlist names device {} twice",
+                devlist[i]);
     const Config config = configured();
     auto bootstraps = join_threads(ndev, config.start_timeout);
     Group& group = Group::mine();
@@ -85,7 +87,8 @@ HOCCL_NCCL(ncclResult_t, ncclCommInitAll, (ncclComm_t * comm, int ndev, const in
       comm[i] = new_handle();
       group.add_creation([&, i] {
         log::set_rank(i);
-        make_live(comm[i], std::move(bootstraps[static_cast<std::size_t>(i)]), config, devlist != nullptr ? devlist[i] : i);
+        make_live(comm[i], std::move(bootstraps[static_cast<std::size_t>(i)]), config,
+                  devlist != nullptr ? devlist[i] : i);
       });
     }
     try {
@@ -101,7 +104,8 @@ HOCCL_NCCL(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
   if (comm == nullptr) return ncclSuccess;
   return guarded([&] {
     const Use alive(comm);
-    require(!comm->ending.exchange(true), Code::invalid_argument, "ncclCommDestroy: another call ends this communicator");
+    require(!comm->ending.exchange(true), Code::invalid_argument,
+            "ncclCommDestroy: another call ends this communicator");
     comm->users.fetch_sub(1);  // this call's own stay ends before it waits for the others
     retire(comm);
     comm->users.fetch_add(1);

@@ -47,15 +47,24 @@ HOCCL_NCCL(ncclResult_t, ncclGetVersion, (int* version)) {
 
 HOCCL_NCCL(const char*, ncclGetErrorString, (ncclResult_t result)) {
   switch (result) {
-    case ncclSuccess: return "no error";
-    case ncclUnhandledCudaError: return "a CUDA call failed (set NCCL_DEBUG=WARN for details)";
-    case ncclSystemError: return "a system call or a resource failed (see ncclGetLastError)";
-    case ncclInternalError: return "an internal error (see ncclGetLastError; please report it)";
-    case ncclInvalidArgument: return "an argument is invalid (see ncclGetLastError)";
-    case ncclInvalidUsage: return "the call is not allowed here (see ncclGetLastError)";
-    case ncclRemoteError: return "another rank failed, or the network to it (see ncclGetLastError)";
-    case ncclInProgress: return "the operation is still in progress";
-    default: return "unknown result code";
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "a CUDA call failed (set NCCL_DEBUG=WARN for details)";
+    case ncclSystemError:
+      return "a system call or a resource failed (see ncclGetLastError)";
+    case ncclInternalError:
+      return "an internal error (see ncclGetLastError; please report it)";
+    case ncclInvalidArgument:
+      return "an argument is invalid (see ncclGetLastError)";
+    case ncclInvalidUsage:
+      return "the call is not allowed here (see ncclGetLastError)";
+    case ncclRemoteError:
+      return "another rank failed, or the network to it (see ncclGetLastError)";
+    case ncclInProgress:
+      return "the operation is still in progress";
+    default:
+      return "unknown result code";
   }
 }
 
@@ -131,13 +140,14 @@ extern "C" ncclResult_t hocclCommTraffic(ncclComm_t comm, hocclTraffic_t* rows, 
   });
 }
 
-extern "C" ncclResult_t hocclCommChoice(ncclComm_t comm, const char* collective, size_t count, ncclDataType_t type, char* name,
-                                        size_t name_size, int* parts, int* streams) {
+extern "C" ncclResult_t hocclCommChoice(ncclComm_t comm, const char* collective, size_t count, ncclDataType_t type,
+                                        char* name, size_t name_size, int* parts, int* streams) {
   return guarded([&] {
     require_pointer(collective, "hocclCommChoice", "collective");
     const auto kind = kind_named(collective);
     require(kind.has_value(), Code::invalid_argument, "hocclCommChoice: {} is no collective", collective);
-    require(type >= 0 && type < ncclNumTypes, Code::invalid_argument, "hocclCommChoice: {} is no data type", static_cast<int>(type));
+    require(type >= 0 && type < ncclNumTypes, Code::invalid_argument, "hocclCommChoice: {} is no data type",
+            static_cast<int>(type));
     const Use use(comm);
     const Groups& groups = use->groups();
     const Choice choice = use->choice(

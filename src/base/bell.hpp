@@ -3,8 +3,8 @@
 // when the owner sleeps. One owner per communicator; the owner's thread may change, but only one sleeps at a time.
 //
 // Protocol (Dekker): the owner stores asleep=1, fences, looks at all its work once more, then polls the pipe and its
-// descriptors. A ringer makes its news visible, fences, and looks at asleep. Either the owner sees the news or the ringer sees
-// asleep=1; both seq_cst fences are partners of each other.
+// descriptors. A ringer makes its news visible, fences, and looks at asleep. Either the owner sees the news or the
+// ringer sees asleep=1; both seq_cst fences are partners of each other.
 #pragma once
 
 #include <atomic>

@@ -20,8 +20,7 @@ using Blob = std::vector<std::byte>;
 class Writer {
  public:
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  Writer& put(const T& value) {
+  requires std::is_trivially_copyable_v<T> Writer& put(const T& value) {
     const auto* from = reinterpret_cast<const std::byte*>(&value);
     blob_.insert(blob_.end(), from, from + sizeof(T));
     return *this;
@@ -44,8 +43,7 @@ class Reader {
   explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  T get() {
+  requires std::is_trivially_copyable_v<T> T get() {
     T value;
     const auto from = cut(sizeof(T));
     std::memcpy(&value, from.data(), sizeof(T));

@@ -34,7 +34,8 @@ class Segment {
   int fd_ = -1;
 };
 
-// Opens descriptor `fd` of process `pid` (of this user and pid namespace) anew with open(2) flags. -1 and errno on failure.
+// Opens descriptor `fd` of process `pid` (of this user and pid namespace) anew with open(2) flags. -1 and errno on
+// failure.
 int open_fd_of(int pid, int fd, int flags) noexcept;
 
 }  // namespace hoccl

@@ -67,8 +67,8 @@ using UniqueId = std::array<char, 128>;
 UniqueId make_unique_id(const std::string& fixed, int sequence);
 
 // Joins the ranks that hold the same id. Throws Error: invalid_argument for a malformed id; remote at the deadline,
-// naming the addresses tried or the ranks that did not come; invalid_usage when two ranks claim one number or disagree about the
-// size.
+// naming the addresses tried or the ranks that did not come; invalid_usage when two ranks claim one number or disagree
+// about the size.
 std::unique_ptr<Bootstrap> join_tcp(const UniqueId& id, Rank rank, int size, std::chrono::milliseconds deadline);
 
 // One bootstrap for each of `size` ranks of this process; each is then used by a thread of its own.

@@ -1,5 +1,5 @@
-// Which schedule a request runs, in how many parts. Same inputs, same answer, on every rank: the groups, the request and the
-// agreed knobs are equal everywhere.
+// Which schedule a request runs, in how many parts. Same inputs, same answer, on every rank: the groups, the request
+// and the agreed knobs are equal everywhere.
 #pragma once
 
 #include <string>

@@ -12,7 +12,13 @@ namespace {
 
 std::uint32_t tag_of(const Request& r, const Choice& choice, std::uint32_t operation) {
   Writer w;
-  w.put(operation).put(r.kind).put(r.count.value).put(r.type).put(r.op).put(choice.parts).put_text(choice.schedule->name);
+  w.put(operation)
+      .put(r.kind)
+      .put(r.count.value)
+      .put(r.type)
+      .put(r.op)
+      .put(choice.parts)
+      .put_text(choice.schedule->name);
   const std::uint64_t hash = hash_bytes(w.take());
   return static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
@@ -29,8 +35,7 @@ Communicator::Communicator(std::unique_ptr<Bootstrap> bootstrap, Config config, 
   bootstrap_->set_bell(&bell_);
   greet();
   log::info("comm", "rank {} of {}: {}, kernels {}", index(rank()), size(), groups_.describe(), host_kernels());
-  if (!groups_.equal())
-    log::info("comm", "{}: unequal nodes run the flat ring in node order", groups_.describe());
+  if (!groups_.equal()) log::info("comm", "{}: unequal nodes run the flat ring in node order", groups_.describe());
 }
 
 Communicator::~Communicator() {
@@ -75,10 +80,10 @@ void Communicator::greet() {
 
 void Communicator::compare(const std::vector<std::string>& versions, const std::vector<std::string>& knobs) const {
   for (std::size_t r = 1; r < versions.size(); ++r) {
-    require(versions[r] == versions[0], Code::invalid_usage, "rank 0 runs HOCCL {}, rank {} runs {}: use one version", versions[0],
-            r, versions[r]);
-    require(knobs[r] == knobs[0], Code::invalid_usage, "rank 0 and rank {} are set differently:\n{}against\n{}set them alike", r,
-            knobs[0], knobs[r]);
+    require(versions[r] == versions[0], Code::invalid_usage, "rank 0 runs HOCCL {}, rank {} runs {}: use one version",
+            versions[0], r, versions[r]);
+    require(knobs[r] == knobs[0], Code::invalid_usage,
+            "rank 0 and rank {} are set differently:\n{}against\n{}set them alike", r, knobs[0], knobs[r]);
   }
 }
 
@@ -107,11 +112,13 @@ void Communicator::prepare(const Request& request) {
 #endif
   BoundProgram bound{c.schedule->program(groups_, collective, c.parts, rank()), request.kind, c.parts, {}, {}};
   wire(bound.program);
-  for (const Channel& channel : bound.program.takes) bound.takes.push_back(links_.at(key_of(channel, false)).receive.get());
+  for (const Channel& channel : bound.program.takes)
+    bound.takes.push_back(links_.at(key_of(channel, false)).receive.get());
   for (const Channel& channel : bound.program.gives) bound.gives.push_back(links_.at(key_of(channel, true)).send.get());
   reserve_scratch(bound.program);
   plans_.emplace(key, std::move(bound));
-  log::info("comm", "{} runs {} in {} part(s), {} links are open", name_of(request.kind), c.schedule->name, c.parts, links_.size());
+  log::info("comm", "{} runs {} in {} part(s), {} links are open", name_of(request.kind), c.schedule->name, c.parts,
+            links_.size());
 }
 
 void Communicator::reserve_scratch(const Program& program) {
@@ -155,7 +162,8 @@ Executor::State Communicator::progress() noexcept {
 Error Communicator::failed() {
   std::string text = executor_.failure();
   if (text.empty()) text = bootstrap_->aborted() ? bootstrap_->reason() : "a link failed";
-  const std::string told = fmt::format("{} number {} on rank {}: {}", name_of(request_.kind), operation_, index(rank()), text);
+  const std::string told =
+      fmt::format("{} number {} on rank {}: {}", name_of(request_.kind), operation_, index(rank()), text);
   abort(told);
   return Error(Code::remote, aborted() ? bootstrap_->reason() : told);
 }

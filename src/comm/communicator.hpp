@@ -1,8 +1,8 @@
-// One rank's share of a communicator: owns bootstrap, transports, links, device, executor and the cache of plans. Read next:
-// wiring.cpp (links follow from plans), choose.cpp, wait.cpp (who waits, drives).
+// One rank's share of a communicator: owns bootstrap, transports, links, device, executor and the cache of plans. Read
+// next: wiring.cpp (links follow from plans), choose.cpp, wait.cpp (who waits, drives).
 //
-// Threads: one thread at a time calls prepare, start and progress. abort(), async_error() and the plain questions may be
-// called by any thread at any moment.
+// Threads: one thread at a time calls prepare, start and progress. abort(), async_error() and the plain questions may
+// be called by any thread at any moment.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,8 @@ inline constexpr Bytes kSlot{256 * 1024};
 
 class Communicator {
  public:
-  // Collective over the bootstrap's ranks. Throws Error when the ranks differ in version or agreed knobs, or cannot meet.
+  // Collective over the bootstrap's ranks. Throws Error when the ranks differ in version or agreed knobs, or cannot
+  // meet.
   Communicator(std::unique_ptr<Bootstrap> bootstrap, Config config, int device_number);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -105,11 +106,11 @@ class Communicator {
 
   Config config_;
   int device_number_ = 0;
-  Bell bell_;                              // outlives transports and bootstrap, whose peers ring it
+  Bell bell_;  // outlives transports and bootstrap, whose peers ring it
   std::unique_ptr<Bootstrap> bootstrap_;
   std::unique_ptr<Device> device_;
   std::vector<std::unique_ptr<Transport>> transports_;
-  std::vector<Peer> peers_;                // by rank
+  std::vector<Peer> peers_;  // by rank
   Groups groups_;
   bool crowded_ = false;
   std::map<LinkKey, OpenLink> links_;      // after transports_: closed before them
@@ -118,10 +119,10 @@ class Communicator {
   Bytes scratch_bytes_{0};
   Executor executor_;
   Request request_;
-  std::uint32_t operation_ = 0;            // number of requests so far
+  std::uint32_t operation_ = 0;  // number of requests so far
   bool running_ = false;
 
-  std::mutex error_mutex_;                 // guards error_
+  std::mutex error_mutex_;  // guards error_
   std::optional<Error> error_;
 };
 

@@ -1,5 +1,5 @@
-// The calls between ncclGroupStart and ncclGroupEnd of one thread: collected, then run together. One of the two states that
-// the C API forces the library to keep outside objects (the other is the log sink).
+// The calls between ncclGroupStart and ncclGroupEnd of one thread: collected, then run together. One of the two states
+// that the C API forces the library to keep outside objects (the other is the log sink).
 #pragma once
 
 #include <functional>

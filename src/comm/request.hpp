@@ -10,7 +10,8 @@ struct Request {
   Kind kind = Kind::all_reduce;
   const void* in = nullptr;
   void* out = nullptr;
-  Count count;  // as the caller says it: all-reduce the whole, reduce-scatter what a rank receives, all-gather what it sends
+  Count count;  // as the caller says it: all-reduce the whole, reduce-scatter what a rank receives, all-gather what it
+                // sends
   Type type = Type::float32;
   Op op = Op::sum;
 };

@@ -30,10 +30,16 @@ class Run {
   // True when something moved.
   bool advance() {
     switch (comm().progress()) {
-      case Executor::State::moved: return true;
-      case Executor::State::idle: return false;
-      case Executor::State::done: next(); return true;
-      case Executor::State::failed: end(comm().failed()); return true;
+      case Executor::State::moved:
+        return true;
+      case Executor::State::idle:
+        return false;
+      case Executor::State::done:
+        next();
+        return true;
+      case Executor::State::failed:
+        end(comm().failed());
+        return true;
     }
     return false;
   }

@@ -1,5 +1,5 @@
-// Who waits, drives: the thread that called runs the lanes of its communicators until their requests are done. A thread that
-// holds several ranks (a group) drives them all at once.
+// Who waits, drives: the thread that called runs the lanes of its communicators until their requests are done. A thread
+// that holds several ranks (a group) drives them all at once.
 #pragma once
 
 #include <optional>

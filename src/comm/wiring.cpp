@@ -1,5 +1,6 @@
-// Links are a consequence of plans: only those that a plan's channels name are opened, when the plan is first needed. All
-// ranks need it at the same call, so wiring is collective: every side says hello, the bootstrap swaps the hellos, every side meets.
+// Links are a consequence of plans: only those that a plan's channels name are opened, when the plan is first needed.
+// All ranks need it at the same call, so wiring is collective: every side says hello, the bootstrap swaps the hellos,
+// every side meets.
 #include <thread>
 
 #include "src/base/log.hpp"
@@ -22,7 +23,8 @@ std::size_t Communicator::transport_to(Rank peer) const {
     if (reach.yes) return t;
     reasons += fmt::format("; {}: {}", name, reach.reason);
   }
-  fail(Code::system, "rank {} cannot reach rank {} by any transport that HOCCL_TRANSPORTS allows{}", index(rank()), index(peer), reasons);
+  fail(Code::system, "rank {} cannot reach rank {} by any transport that HOCCL_TRANSPORTS allows{}", index(rank()),
+       index(peer), reasons);
 }
 
 void Communicator::open(const Channel& channel, bool outgoing, std::vector<std::pair<LinkKey, OpenLink>>& fresh) {
@@ -30,13 +32,15 @@ void Communicator::open(const Channel& channel, bool outgoing, std::vector<std::
   if (links_.contains(key)) return;
   Transport& transport = *transports_[transport_to(channel.peer)];
   const Blob& theirs = peers_[static_cast<std::size_t>(index(channel.peer))].profiles.at(std::string(transport.name()));
-  const LinkSpec spec{channel.peer, static_cast<int>(channel.label) * 64 + channel.credits, kSlot, channel.credits, channel.width};
+  const LinkSpec spec{channel.peer, static_cast<int>(channel.label) * 64 + channel.credits, kSlot, channel.credits,
+                      channel.width};
   OpenLink link{std::string(transport.name()), nullptr, nullptr};
   if (outgoing)
     link.send = transport.open_send(spec, theirs);
   else
     link.receive = transport.open_receive(spec, theirs);
-  log::trace("wiring", "{} rank {}: {} by {}", outgoing ? "to" : "from", index(channel.peer), name_of(channel.label), transport.name());
+  log::trace("wiring", "{} rank {}: {} by {}", outgoing ? "to" : "from", index(channel.peer), name_of(channel.label),
+             transport.name());
   fresh.emplace_back(key, std::move(link));
 }
 
@@ -68,7 +72,8 @@ void Communicator::wire(const Program& program) {
       const auto& [key, link] = fresh[i];
       const auto answer = answers.find(key);
       require(answer != answers.end(), Code::remote,
-              "rank {} did not open its end of a link to rank {}: the ranks call different collectives", std::get<0>(key), index(rank()));
+              "rank {} did not open its end of a link to rank {}: the ranks call different collectives",
+              std::get<0>(key), index(rank()));
       if (met[i] || !link.link().meet(answer->second)) continue;
       met[i] = true;
       --left;
@@ -77,8 +82,8 @@ void Communicator::wire(const Program& program) {
     look_around();
     ensure_well();
     require(std::chrono::steady_clock::now() < deadline, Code::remote,
-            "rank {} could not connect {} of {} links within {} s (HOCCL_START_TIMEOUT)", index(rank()), left, fresh.size(),
-            static_cast<double>(config_.start_timeout.count()) / 1000);
+            "rank {} could not connect {} of {} links within {} s (HOCCL_START_TIMEOUT)", index(rank()), left,
+            fresh.size(), static_cast<double>(config_.start_timeout.count()) / 1000);
     bool moved = false;
     for (const auto& transport : transports_) moved |= transport->poll();
     if (!moved) std::this_thread::sleep_for(std::chrono::microseconds(200));

@@ -23,8 +23,8 @@ inline constexpr int kMaxSources = 9;       // takes of a step and the place it 
 inline constexpr int kMaxDestinations = 9;  // gives of a step and the place it writes
 
 // One pass over `count` elements: every destination gets the reduction of all sources, in the order of the sources.
-// One source is a copy. 8- and 16-bit floats are combined in float32 over all sources and rounded once, to nearest even.
-// A destination may equal a source, otherwise they do not overlap. Any element-aligned address works.
+// One source is a copy. 8- and 16-bit floats are combined in float32 over all sources and rounded once, to nearest
+// even. A destination may equal a source, otherwise they do not overlap. Any element-aligned address works.
 struct Combine {
   std::span<void* const> destinations;
   std::span<const void* const> sources;

@@ -20,9 +20,12 @@ Executor::State Executor::progress() noexcept {
     if (state.round == launch_.rounds || lanes[l].steps.empty()) continue;
     world_.lane = l;
     switch (fire(lanes[l].steps[state.pc], world_)) {
-      case Fired::failed: return State::failed;
-      case Fired::blocked: continue;
-      case Fired::moved: break;
+      case Fired::failed:
+        return State::failed;
+      case Fired::blocked:
+        continue;
+      case Fired::moved:
+        break;
     }
     moved = true;
     if (++state.pc == lanes[l].steps.size()) state = {0, state.round + 1};
@@ -30,7 +33,8 @@ Executor::State Executor::progress() noexcept {
   if (moved) return State::moved;
   if (failed_link() != nullptr) return State::failed;
   if (!lanes_done()) return State::idle;
-  const bool drained = std::all_of(bound_->gives.begin(), bound_->gives.end(), [](SendLink* l) { return l->drained(); });
+  const bool drained =
+      std::all_of(bound_->gives.begin(), bound_->gives.end(), [](SendLink* l) { return l->drained(); });
   return drained ? State::done : State::idle;
 }
 
@@ -66,7 +70,8 @@ std::vector<Rank> Executor::waiting_for() const {
     for (std::size_t i = step.take; i < std::size_t{step.take} + step.takes; ++i)
       if (bound_->takes[i]->front() == nullptr) add(bound_->program.takes[i].peer);
     for (std::size_t i = step.give; i < std::size_t{step.give} + step.gives; ++i)
-      if (bound_->gives[i]->direct() != nullptr ? !bound_->gives[i]->direct()->ready() : bound_->gives[i]->reserve() == nullptr)
+      if (bound_->gives[i]->direct() != nullptr ? !bound_->gives[i]->direct()->ready()
+                                                : bound_->gives[i]->reserve() == nullptr)
         add(bound_->program.gives[i].peer);
   }
   if (lanes_done())

@@ -1,6 +1,7 @@
-// Binds a plan's program to memory and links, and drives its lanes. Knows no schedule and no transport by name. A request
-// larger than the slots runs the same program several times (rounds); rounds follow each other lane by lane without a
-// barrier. Nothing here allocates or waits once a program is bound: whoever waits (src/comm/wait.cpp) calls progress().
+// Binds a plan's program to memory and links, and drives its lanes. Knows no schedule and no transport by name. A
+// request larger than the slots runs the same program several times (rounds); rounds follow each other lane by lane
+// without a barrier. Nothing here allocates or waits once a program is bound: whoever waits (src/comm/wait.cpp) calls
+// progress().
 //
 // Threads: one at a time; which one, the communicator says.
 #pragma once
@@ -36,8 +37,8 @@ struct Launch {
   std::uint32_t tag = 0;  // what every message of this run carries; equal on all ranks
 };
 
-// One instruction's effect on host memory; the host world of src/plan/interpret.hpp. Operands are collected while the step is
-// interpreted and moved in one pass at its end.
+// One instruction's effect on host memory; the host world of src/plan/interpret.hpp. Operands are collected while the
+// step is interpreted and moved in one pass at its end.
 class HostWorld {
  public:
   struct Value {};
@@ -46,7 +47,9 @@ class HostWorld {
   void bind(const BoundProgram& bound, const Launch& launch);
 
   bool finished(int lane, std::uint32_t steps) const noexcept;
-  bool can_take(int channel) const noexcept { return bound_->takes[static_cast<std::size_t>(channel)]->front() != nullptr; }
+  bool can_take(int channel) const noexcept {
+    return bound_->takes[static_cast<std::size_t>(channel)]->front() != nullptr;
+  }
   bool can_give(int channel, const Step& step) const noexcept;
   void begin(const Step& step) noexcept;
   Value take(int channel) noexcept;

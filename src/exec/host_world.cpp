@@ -23,8 +23,7 @@ bool HostWorld::finished(int other, std::uint32_t steps) const noexcept {
 }
 
 HostWorld::Extent HostWorld::extent(Place place) const noexcept {
-  if (place.space == Space::tmp)
-    return {launch_->tmp + place.block * size_of(launch_->slot), tmp_counts_[place.block]};
+  if (place.space == Space::tmp) return {launch_->tmp + place.block * size_of(launch_->slot), tmp_counts_[place.block]};
   const bool input = place.space == Space::in;
   const Span s = (input ? launch_->in_cut : launch_->out_cut).span(place.block, lanes[lane].round);
   // The plan never writes the input (src/verify/shape.cpp), so casting const away is safe.
@@ -89,8 +88,10 @@ bool HostWorld::check_messages(const Step& step) noexcept {
     const Slot& slot = *bound_->takes[static_cast<std::size_t>(step.take + i)]->front();
     const int peer = index(bound_->program.takes[static_cast<std::size_t>(step.take + i)].peer);
     if (slot.tag != launch_->tag)
-      failure_ = fmt::format("rank {} is in another operation than this rank: they differ in collective, count, type, "
-                             "reduction or order of calls", peer);
+      failure_ = fmt::format(
+          "rank {} is in another operation than this rank: they differ in collective, count, type, "
+          "reduction or order of calls",
+          peer);
     else if (slot.bytes.value != want)
       failure_ = fmt::format("rank {} sent {} bytes where {} were due", peer, slot.bytes.value, want);
     else

@@ -4,9 +4,12 @@ namespace hoccl {
 
 std::string_view name_of(Kind kind) {
   switch (kind) {
-    case Kind::all_reduce: return "all_reduce";
-    case Kind::reduce_scatter: return "reduce_scatter";
-    case Kind::all_gather: return "all_gather";
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::all_gather:
+      return "all_gather";
   }
   return "?";
 }

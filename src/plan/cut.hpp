@@ -20,7 +20,8 @@ class Cut {
   Cut() = default;
   // `total` elements in outer blocks of `stride` (the last ones shorter or empty), each in rounds x parts pieces of
   // `piece` elements. Requires piece * rounds * parts >= stride.
-  Cut(Count total, Count stride, Count piece, int parts) : total_(total), stride_(stride), piece_(piece), parts_(parts) {}
+  Cut(Count total, Count stride, Count piece, int parts)
+      : total_(total), stride_(stride), piece_(piece), parts_(parts) {}
 
   Span span(std::uint32_t block, std::uint32_t round) const noexcept {
     const std::int64_t outer = block / static_cast<std::uint32_t>(parts_);

@@ -1,12 +1,12 @@
 // HO-Ring, the hierarchical overlapping ring (PaRO, arXiv 2310.06003; NeurIPS 2024): rings inside the nodes and one
 // ring per local rank between them (a rail), at the same time on different blocks. Three lanes:
 //
-//   reduce   inside the node, slice by slice in the order in which the network wants them; its last hop goes to lane rail
+//   reduce   inside the node, node by node in the order in which the network wants them; its last hop goes to lane rail
 //   rail     combines what the node summed up with what came over the rail, and passes it on; then gathers on the rail
 //   gather   inside the node, what has arrived over the rail (the blocking points are `after` the lane rail)
 //
-// The rail never waits for the gather lane, and for the reduce lane only where data demand it. Each rank sends N-1 blocks
-// over the network and N(M-1) inside the node for all-gather or reduce-scatter, and both for all-reduce.
+// The rail never waits for the gather lane, and for the reduce lane only where data demand it. Each rank sends N-1
+// blocks over the network and N(M-1) inside the node for all-gather or reduce-scatter, and both for all-reduce.
 #include <vector>
 
 #include "src/schedules/pieces.hpp"
@@ -63,8 +63,9 @@ void reduce_both(ProgramBuilder& b, Lanes lanes, const TwoLevels& w, const Ends&
     for (int part = 0; part < w.parts; ++part) {
       const Place mine = w.in(node, local, part);
       const bool last = t == nodes;
-      const std::uint32_t steps = b.add(lanes.rail, step::any(take, mine, take.count > 0, last ? w.out(node, local, part) : Place{},
-                                                              last ? onward : e.rail_out));
+      const std::uint32_t steps = b.add(
+          lanes.rail,
+          step::any(take, mine, take.count > 0, last ? w.out(node, local, part) : Place{}, last ? onward : e.rail_out));
       if (last) stored(node, part, steps);
     }
   }
@@ -118,7 +119,7 @@ Program program(const Groups& groups, const Collective& collective, int parts, R
 
 }  // namespace
 
-extern const Schedule kHoRing{"ho_ring", "rings inside the nodes and rails between them, both at the same time", refusal,
-                              program};
+extern const Schedule kHoRing{"ho_ring", "rings inside the nodes and rails between them, both at the same time",
+                              refusal, program};
 
 }  // namespace hoccl

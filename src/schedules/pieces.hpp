@@ -2,8 +2,8 @@
 // as the seat of one member; blocks are named by the place of their owner in the ring. Read next: ring.cpp (one ring),
 // two_level.cpp (one level after the other), ho_ring.cpp (both levels at the same time).
 //
-// Both rings send `parts` messages before they take the first, and then take and give in one step; each of their channels
-// therefore needs parts + 1 credits.
+// Both rings send `parts` messages before they take the first, and then take and give in one step; each of their
+// channels therefore needs parts + 1 credits.
 #pragma once
 
 #include <functional>

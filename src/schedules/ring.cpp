@@ -1,6 +1,6 @@
 // The flat ring: all ranks in node order, so that each node is entered and left once. All-reduce is reduce-scatter
-// running into all-gather without a barrier. P ranks: 2(P-1) messages a rank and part (P-1 for the two others), of which
-// as many cross each link between nodes.
+// running into all-gather without a barrier. P ranks: 2(P-1) messages a rank and part (P-1 for the two others), of
+// which as many cross each link between nodes.
 #include <algorithm>
 
 #include "src/schedules/pieces.hpp"
@@ -41,9 +41,8 @@ Program program(const Groups& groups, const Collective& collective, int parts, R
   const Give onward = gathers ? to : Give{};
   if (reduces(collective.kind)) reduce_ring(b, lane, seat, parts, from, to, to, in);
   for (int part = 0; part < parts; ++part)
-    b.add(lane, reduces(collective.kind)
-                    ? step::reduce(from, in(seat.place, part), out(seat.place, part), onward)
-                    : step::copy(in(seat.place, part), out(seat.place, part), onward));
+    b.add(lane, reduces(collective.kind) ? step::reduce(from, in(seat.place, part), out(seat.place, part), onward)
+                                         : step::copy(in(seat.place, part), out(seat.place, part), onward));
   if (gathers) gather_ring(b, lane, seat, parts, from, to, out);
   return b.finish();
 }

@@ -1,6 +1,6 @@
 // Two levels, one after the other: the baseline that the overlap of ho_ring is measured against. The same rings and the
-// same bytes, in one lane: reduce inside the node, ring on the rail, gather inside the node. Partial sums wait in scratch
-// until the network's turn.
+// same bytes, in one lane: reduce inside the node, ring on the rail, gather inside the node. Partial sums wait in
+// scratch until the network's turn.
 #include "src/schedules/pieces.hpp"
 #include "src/schedules/schedules.hpp"
 
@@ -86,7 +86,7 @@ Program program(const Groups& groups, const Collective& collective, int parts, R
 
 }  // namespace
 
-extern const Schedule kTwoLevel{"two_level", "rings inside the nodes and rails between them, one after the other", refusal,
-                                program};
+extern const Schedule kTwoLevel{"two_level", "rings inside the nodes and rails between them, one after the other",
+                                refusal, program};
 
 }  // namespace hoccl

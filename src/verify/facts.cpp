@@ -32,7 +32,8 @@ Facts facts_of(const Plan& plan, std::span<const int> node_of) {
     f.tmp_blocks_most = std::max(f.tmp_blocks_most, program.tmp_blocks);
     for (std::size_t c = 0; c < program.gives.size(); ++c) {
       const Channel& channel = program.gives[c];
-      const ChannelFact fact{static_cast<Rank>(r), channel.peer, channel.label, channel.credits, messages_given(program, c)};
+      const ChannelFact fact{static_cast<Rank>(r), channel.peer, channel.label, channel.credits,
+                             messages_given(program, c)};
       f.channels.push_back(fact);
       const int a = node_of[r], z = node_of[static_cast<std::size_t>(index(channel.peer))];
       if (a == z) continue;
@@ -44,8 +45,9 @@ Facts facts_of(const Plan& plan, std::span<const int> node_of) {
 }
 
 std::string Facts::describe() const {
-  std::string text = fmt::format("steps: {} in all, at most {} a rank in at most {} lanes; scratch: at most {} blocks a rank\n",
-                                 steps, steps_most, lanes_most, tmp_blocks_most);
+  std::string text =
+      fmt::format("steps: {} in all, at most {} a rank in at most {} lanes; scratch: at most {} blocks a rank\n", steps,
+                  steps_most, lanes_most, tmp_blocks_most);
   struct Sum {
     std::int64_t channels = 0, least = INT64_MAX, most = 0;
     int credits = 0;
@@ -60,8 +62,9 @@ std::string Facts::describe() const {
         sum.credits = std::max(sum.credits, c.credits);
       }
     if (sum.channels == 0) continue;
-    text += fmt::format("channels {:8} {:4}, each {} credits and {} blocks\n", name_of(label), sum.channels, sum.credits,
-                        sum.least == sum.most ? fmt::format("{}", sum.most) : fmt::format("{} to {}", sum.least, sum.most));
+    text +=
+        fmt::format("channels {:8} {:4}, each {} credits and {} blocks\n", name_of(label), sum.channels, sum.credits,
+                    sum.least == sum.most ? fmt::format("{}", sum.most) : fmt::format("{} to {}", sum.least, sum.most));
   }
   if (leaving.size() > 1)
     for (std::size_t node = 0; node < leaving.size(); ++node)

@@ -19,7 +19,7 @@ struct ChannelFact {
 };
 
 struct Facts {
-  int lanes_most = 0;                     // of any rank
+  int lanes_most = 0;                      // of any rank
   std::int64_t steps = 0, steps_most = 0;  // of all ranks; of any rank
   std::uint32_t tmp_blocks_most = 0;
   std::vector<ChannelFact> channels;

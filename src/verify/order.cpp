@@ -1,6 +1,7 @@
-// The order world: a value is a vector clock. Two accesses to one place, one of them a write, must be ordered by steps of a
-// lane, by `after`, or by messages; else some timing swaps them. Credits give no order: a plan must not depend on how few
-// there are. By reference, the taker of a message reads the giver's place; blocks of scratch always travel by value.
+// The order world: a value is a vector clock. Two accesses to one place, one of them a write, must be ordered by steps
+// of a lane, by `after`, or by messages; else some timing swaps them. Credits give no order: a plan must not depend on
+// how few there are. By reference, the taker of a message reads the giver's place; blocks of scratch always travel by
+// value.
 #include <algorithm>
 
 #include "src/verify/run.hpp"
@@ -132,7 +133,7 @@ class Order : public Run<Order, Stamp> {
   std::vector<std::int64_t> first_location_;
   std::vector<Location> locations_;
   const Step* step_ = nullptr;
-  std::int64_t home_ = -1;  // where the value of the step under way lies, when that may be published
+  std::int64_t home_ = -1;             // where the value of the step under way lies, when that may be published
   std::vector<std::int64_t> pending_;  // reads of the step under way
 };
 

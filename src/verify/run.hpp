@@ -1,5 +1,6 @@
-// Runs all programs of a plan over values of any kind: the part of a world that symbols and orders share. Lanes are tried
-// in turn until none can move; the order does not matter (src/plan/step.hpp). Included by values.cpp and order.cpp.
+// Runs all programs of a plan over values of any kind: the part of a world that symbols and orders share. Lanes are
+// tried in turn until none can move; the order does not matter (src/plan/step.hpp). Included by values.cpp and
+// order.cpp.
 #pragma once
 
 #include <map>
@@ -20,7 +21,8 @@ class Run {
  public:
   using Value = Message;
 
-  Run(const Plan& plan, const VerifyOptions& options, Report& report) : plan_(plan), options_(options), report_(report) {
+  Run(const Plan& plan, const VerifyOptions& options, Report& report)
+      : plan_(plan), options_(options), report_(report) {
     connect();
     for (std::size_t r = 0; r < plan.programs.size(); ++r) {
       first_lane_.push_back(static_cast<int>(done_.size()));
@@ -38,9 +40,7 @@ class Run {
     return all_done();
   }
 
-  bool finished(int lane, std::uint32_t steps) const {
-    return done_of(lane) >= round() * length(lane) + steps;
-  }
+  bool finished(int lane, std::uint32_t steps) const { return done_of(lane) >= round() * length(lane) + steps; }
   bool can_take(int channel) const { return !queue(program_takes()[channel]).empty(); }
   bool can_give(int channel, const Step&) const {
     const auto& pipe = pipes_[static_cast<std::size_t>(program_gives()[channel])];
@@ -60,7 +60,9 @@ class Run {
     for (rank_ = 0; rank_ < static_cast<int>(plan_.programs.size()); ++rank_)
       for (lane_ = 0; lane_ < static_cast<int>(program().lanes.size()); ++lane_)
         if (length(lane_) != 0 && round() < rounds())
-          note("progress", "stuck at " + here(program().lanes[static_cast<std::size_t>(lane_)].steps[done_of(lane_) % length(lane_)]));
+          note("progress",
+               "stuck at " +
+                   here(program().lanes[static_cast<std::size_t>(lane_)].steps[done_of(lane_) % length(lane_)]));
     for (const auto& [key, number] : numbers_)
       if (const auto& left = pipes_[static_cast<std::size_t>(number)].messages; !left.empty() && report_.proved())
         note("progress", fmt::format("{} messages of channel {} from rank {} to rank {} are never taken", left.size(),
@@ -76,7 +78,9 @@ class Run {
   World& world() { return static_cast<World&>(*this); }
   const Program& program() const { return plan_.programs[static_cast<std::size_t>(rank_)]; }
   std::size_t length(int lane) const { return program().lanes[static_cast<std::size_t>(lane)].steps.size(); }
-  std::size_t done_of(int lane) const { return done_[static_cast<std::size_t>(first_lane_[static_cast<std::size_t>(rank_)] + lane)]; }
+  std::size_t done_of(int lane) const {
+    return done_[static_cast<std::size_t>(first_lane_[static_cast<std::size_t>(rank_)] + lane)];
+  }
   std::size_t round() const { return done_of(lane_) / length(lane_); }
   int global_lane(int lane) const { return first_lane_[static_cast<std::size_t>(rank_)] + lane; }
   int lanes() const { return static_cast<int>(done_.size()); }
@@ -85,8 +89,9 @@ class Run {
     if (report_.findings.size() < 12) report_.findings.push_back({check, std::move(text)});
   }
   std::string here(const Step& step) const {
-    return fmt::format("rank {}, lane {}, step {} of round {} ({})", rank_, program().lanes[static_cast<std::size_t>(lane_)].name,
-                       done_of(lane_) % length(lane_), round(), to_text(program(), step));
+    return fmt::format("rank {}, lane {}, step {} of round {} ({})", rank_,
+                       program().lanes[static_cast<std::size_t>(lane_)].name, done_of(lane_) % length(lane_), round(),
+                       to_text(program(), step));
   }
 
   const Plan& plan_;
@@ -113,8 +118,10 @@ class Run {
       const int me = static_cast<int>(r);
       takes_.emplace_back();
       gives_.emplace_back();
-      for (const Channel& c : plan_.programs[r].takes) takes_.back().push_back(pipe({index(c.peer), me, c.label}, c.credits));
-      for (const Channel& c : plan_.programs[r].gives) gives_.back().push_back(pipe({me, index(c.peer), c.label}, c.credits));
+      for (const Channel& c : plan_.programs[r].takes)
+        takes_.back().push_back(pipe({index(c.peer), me, c.label}, c.credits));
+      for (const Channel& c : plan_.programs[r].gives)
+        gives_.back().push_back(pipe({me, index(c.peer), c.label}, c.credits));
     }
   }
 

@@ -1,5 +1,5 @@
-// What can be seen without running: channels match on both ends and have one producer and one consumer lane, places exist,
-// parts of steps make sense.
+// What can be seen without running: channels match on both ends and have one producer and one consumer lane, places
+// exist, parts of steps make sense.
 #include <map>
 #include <set>
 #include <tuple>
@@ -41,26 +41,32 @@ class Shape {
 
   std::uint32_t blocks_in(Space space, const Program& program) const {
     switch (space) {
-      case Space::in: return in_blocks(plan_.collective, plan_.parts);
-      case Space::out: return out_blocks(plan_.collective, plan_.parts);
-      case Space::tmp: return program.tmp_blocks;
-      case Space::none: break;
+      case Space::in:
+        return in_blocks(plan_.collective, plan_.parts);
+      case Space::out:
+        return out_blocks(plan_.collective, plan_.parts);
+      case Space::tmp:
+        return program.tmp_blocks;
+      case Space::none:
+        break;
     }
     return 0;
   }
 
   void check_step(const Program& program, const Step& s) {
     const std::string where = fmt::format("rank {}: {}: ", rank_, to_text(program, s));
-    if (s.takes > kMaxTakes || std::size_t{s.take} + s.takes > program.takes.size()) note(where + "takes from no channel");
-    if (s.gives > kMaxGives || std::size_t{s.give} + s.gives > program.gives.size()) note(where + "gives to no channel");
+    if (s.takes > kMaxTakes || std::size_t{s.take} + s.takes > program.takes.size())
+      note(where + "takes from no channel");
+    if (s.gives > kMaxGives || std::size_t{s.give} + s.gives > program.gives.size())
+      note(where + "gives to no channel");
     for (const Place place : {s.with(), s.into()})
       if (place && place.block >= blocks_in(place.space, program)) note(where + "names a block that is not there");
     if (s.into_space == Space::in) note(where + "writes the input");
     const int sources = s.takes + (s.with() ? 1 : 0);
     if (s.combine ? sources < 2 : sources != 1) note(where + fmt::format("has {} sources", sources));
     if (!s.into() && s.gives == 0) note(where + "has no effect");
-    if (s.after_steps != 0 && (s.after_lane >= program.lanes.size() ||
-                               s.after_steps > program.lanes[s.after_lane].steps.size()))
+    if (s.after_steps != 0 &&
+        (s.after_lane >= program.lanes.size() || s.after_steps > program.lanes[s.after_lane].steps.size()))
       note(where + "waits for a step that is not there");
   }
 
@@ -92,7 +98,8 @@ class Shape {
     }
     for (const auto& [key, give] : gives) {
       const auto at = takes.find(key);
-      const std::string what = fmt::format("channel {} from rank {} to rank {}", name_of(std::get<2>(key)), std::get<0>(key), std::get<1>(key));
+      const std::string what = fmt::format("channel {} from rank {} to rank {}", name_of(std::get<2>(key)),
+                                           std::get<0>(key), std::get<1>(key));
       if (at == takes.end())
         note(what + " has no taker");
       else if (at->second.credits != give.credits || at->second.width != give.width)
@@ -101,7 +108,8 @@ class Shape {
     }
     for (const auto& [key, take] : takes)
       if (!gives.contains(key))
-        note(fmt::format("channel {} from rank {} to rank {} has no giver", name_of(std::get<2>(key)), std::get<0>(key), std::get<1>(key)));
+        note(fmt::format("channel {} from rank {} to rank {} has no giver", name_of(std::get<2>(key)), std::get<0>(key),
+                         std::get<1>(key)));
   }
 
   const Plan& plan_;

@@ -117,11 +117,12 @@ class Values : public Run<Values, Symbol> {
     const std::string where = fmt::format("rank {}, output block {} of round {}", rank, b, round);
     if (!have.written) return note("values", where + " is never written");
     if (have.block != want.block || have.round != round)
-      return note("values", fmt::format("{} holds block {} of round {} instead of {}", where, have.block, have.round, want.block));
+      return note("values", fmt::format("{} holds block {} of round {} instead of {}", where, have.block, have.round,
+                                        want.block));
     const int expected = want.everyone ? plan_.collective.ranks : 1;
     if (have.distinct() != expected || have.contributions != expected)
-      return note("values", fmt::format("{} sums up {} contributions of {} ranks instead of {}", where, have.contributions,
-                                        have.distinct(), expected));
+      return note("values", fmt::format("{} sums up {} contributions of {} ranks instead of {}", where,
+                                        have.contributions, have.distinct(), expected));
     if (!want.everyone && have.tree != leaf(want.block, round, want.from).tree)
       return note("values", where + " comes from a wrong rank");
     // All ranks must hold the same bits: equal blocks of equal summation trees.

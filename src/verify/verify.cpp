@@ -5,8 +5,8 @@
 namespace hoccl {
 
 Report verify(const Plan& plan, const VerifyOptions& options) {
-  require(plan.programs.size() <= kMaxVerifiedRanks, Code::invalid_usage, "{} ranks: plans of at most {} are verified whole",
-          plan.programs.size(), kMaxVerifiedRanks);
+  require(plan.programs.size() <= kMaxVerifiedRanks, Code::invalid_usage,
+          "{} ranks: plans of at most {} are verified whole", plan.programs.size(), kMaxVerifiedRanks);
   Report report;
   check_shape(plan, report);
   if (!report.proved()) return report;

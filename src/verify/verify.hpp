@@ -1,6 +1,6 @@
-// Proves a plan: its shape (shape.cpp), then one run over symbols (values.cpp) and one over vector clocks (order.cpp) by
-// the interpreter that also moves the bytes. By confluence (src/plan/step.hpp) one run holds for all timings, provided the
-// order world finds no race: the two are one check.
+// Proves a plan: its shape (shape.cpp), then one run over symbols (values.cpp) and one over vector clocks (order.cpp)
+// by the interpreter that also moves the bytes. By confluence (src/plan/step.hpp) one run holds for all timings,
+// provided the order world finds no race: the two are one check.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,11 @@
 namespace hoccl {
 
 struct VerifyOptions {
-  bool in_place = false;      // `in` and `out` share memory, as NCCL defines it
-  bool by_reference = true;   // messages may be the giver's own memory until released; weaker than by value, so it covers both
-  int rounds = 2;             // repetitions of the program, as for a request larger than the slots
-  int more_credits = 0;       // added to every channel's credits; negative: taken away
+  bool in_place = false;  // `in` and `out` share memory, as NCCL defines it
+  bool by_reference =
+      true;        // messages may be the giver's own memory until released; weaker than by value, so it covers both
+  int rounds = 2;  // repetitions of the program, as for a request larger than the slots
+  int more_credits = 0;  // added to every channel's credits; negative: taken away
 };
 
 struct Finding {

@@ -1,4 +1,5 @@
-// The public C API as a program sees it: all types and operations, ranks in threads, in one thread, and what wrong calls say.
+// The public C API as a program sees it: all types and operations, ranks in threads, in one thread, and what wrong
+// calls say.
 #include <cstring>
 #include <functional>
 #include <string>
@@ -21,7 +22,9 @@ namespace {
 // Communicators of one process, all driven by the test's thread.
 class Comms {
  public:
-  explicit Comms(int n) : all_(static_cast<std::size_t>(n)) { REQUIRE(ncclCommInitAll(all_.data(), n, nullptr) == ncclSuccess); }
+  explicit Comms(int n) : all_(static_cast<std::size_t>(n)) {
+    REQUIRE(ncclCommInitAll(all_.data(), n, nullptr) == ncclSuccess);
+  }
   ~Comms() {
     for (ncclComm_t comm : all_) ncclCommDestroy(comm);
   }
@@ -45,12 +48,20 @@ using Bytes1 = std::vector<unsigned char>;
 std::vector<double> pattern(Op op, int rank, int n) {
   std::vector<double> values;
   for (int k = 0; k < 7; ++k) switch (op) {
-      case Op::sum: values.push_back((k + rank) % 3 == 0 ? 1 : 0); break;
-      case Op::prod: values.push_back((k + rank) % 4 == 0 ? 2 : 1); break;
+      case Op::sum:
+        values.push_back((k + rank) % 3 == 0 ? 1 : 0);
+        break;
+      case Op::prod:
+        values.push_back((k + rank) % 4 == 0 ? 2 : 1);
+        break;
       case Op::max:
-      case Op::min: values.push_back((k * 3 + rank * 5) % 7 + 1); break;
+      case Op::min:
+        values.push_back((k * 3 + rank * 5) % 7 + 1);
+        break;
       // Equal on all ranks, a power of two times a power of two: averages are exact for n = 1, 2, 4; see `close` else.
-      case Op::avg: values.push_back(n == 0 ? 0 : 1 << (k % 3)); break;
+      case Op::avg:
+        values.push_back(n == 0 ? 0 : 1 << (k % 3));
+        break;
     }
   return values;
 }
@@ -61,10 +72,18 @@ std::vector<double> reduced(Op op, int n) {
     const std::vector<double> next = pattern(op, r, n);
     for (std::size_t k = 0; k < result.size(); ++k) switch (op) {
         case Op::sum:
-        case Op::avg: result[k] += next[k]; break;
-        case Op::prod: result[k] *= next[k]; break;
-        case Op::max: result[k] = std::max(result[k], next[k]); break;
-        case Op::min: result[k] = std::min(result[k], next[k]); break;
+        case Op::avg:
+          result[k] += next[k];
+          break;
+        case Op::prod:
+          result[k] *= next[k];
+          break;
+        case Op::max:
+          result[k] = std::max(result[k], next[k]);
+          break;
+        case Op::min:
+          result[k] = std::min(result[k], next[k]);
+          break;
       }
   }
   if (op == Op::avg)
@@ -72,7 +91,8 @@ std::vector<double> reduced(Op op, int n) {
   return result;
 }
 
-// Exact, but for averages of floats over 3, 5 and 6 ranks: there every addend carries one rounding of 1/n and the sum n more.
+// Exact, but for averages of floats over 3, 5 and 6 ranks: there every addend carries one rounding of 1/n and the sum n
+// more.
 bool equal(Type type, Op op, int n, const unsigned char* have, const Bytes1& want) {
   if (std::memcmp(have, want.data(), want.size()) == 0) return true;
   if (op != Op::avg || !row(type).floating || n == 1 || n == 2 || n == 4) return false;
@@ -135,7 +155,9 @@ void check_all_gather(const Comms& comms, Type type, std::int64_t count, bool in
     in.push_back(repeated(type, pattern(Op::max, r, n), count));
     want.insert(want.end(), in.back().begin(), in.back().end());
     out.emplace_back(part * static_cast<std::size_t>(n), 0xAA);
-    if (in_place) std::copy(in.back().begin(), in.back().end(), out.back().begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r) * part));
+    if (in_place)
+      std::copy(in.back().begin(), in.back().end(),
+                out.back().begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r) * part));
   }
   REQUIRE(comms.together([&](int r) {
     const auto i = static_cast<std::size_t>(r);
@@ -168,14 +190,18 @@ TEST_CASE("all types, operations, placements and counts are right on 1 to 6 rank
 TEST_CASE("an integer average divides the sum and drops the remainder") {
   const Comms comms(3);
   std::int32_t in[3] = {-1, -3, -3}, out[3] = {};
-  REQUIRE(comms.together([&](int r) { return ncclAllReduce(&in[r], &out[r], 1, ncclInt32, ncclAvg, comms[r], nullptr); }) == ncclSuccess);
+  REQUIRE(comms.together([&](int r) {
+    return ncclAllReduce(&in[r], &out[r], 1, ncclInt32, ncclAvg, comms[r], nullptr);
+  }) == ncclSuccess);
   for (const std::int32_t v : out) CHECK(v == -2);
 }
 
 TEST_CASE("integer sums wrap around") {
   const Comms comms(2);
   signed char in[2] = {127, 127}, out[2] = {};
-  REQUIRE(comms.together([&](int r) { return ncclAllReduce(&in[r], &out[r], 1, ncclInt8, ncclSum, comms[r], nullptr); }) == ncclSuccess);
+  REQUIRE(comms.together([&](int r) {
+    return ncclAllReduce(&in[r], &out[r], 1, ncclInt8, ncclSum, comms[r], nullptr);
+  }) == ncclSuccess);
   CHECK(out[0] == -2);
   CHECK(out[1] == -2);
 }
@@ -263,15 +289,18 @@ TEST_CASE("wrong arguments are named, and the communicator works afterwards") {
   CHECK(last_error() == "ncclAllReduce: sendbuff is NULL");
   CHECK(ncclAllReduce(&in, nullptr, 1, ncclFloat, ncclSum, comms[0], nullptr) == ncclInvalidArgument);
   CHECK(last_error() == "ncclAllReduce: recvbuff is NULL");
-  CHECK(ncclAllReduce(&in, &out, 1, static_cast<ncclDataType_t>(12), ncclSum, comms[0], nullptr) == ncclInvalidArgument);
+  CHECK(ncclAllReduce(&in, &out, 1, static_cast<ncclDataType_t>(12), ncclSum, comms[0], nullptr) ==
+        ncclInvalidArgument);
   CHECK(last_error() == "ncclAllReduce: 12 is no data type (0 to 11)");
   CHECK(ncclAllReduce(&in, &out, 1, ncclFloat, static_cast<ncclRedOp_t>(5), comms[0], nullptr) == ncclInvalidArgument);
   CHECK(last_error() == "ncclAllReduce: 5 is no reduction (0 to 4)");
   CHECK(ncclAllReduce(&in, &out, 1, ncclFloat, ncclSum, nullptr, nullptr) == ncclInvalidArgument);
   CHECK(last_error() == "the communicator is NULL");
   CHECK(ncclAllReduce(&in, &out, SIZE_MAX / 2, ncclFloat, ncclSum, comms[0], nullptr) == ncclInvalidArgument);
-  CHECK(ncclAllReduce(reinterpret_cast<char*>(&in) + 1, &out, 1, ncclFloat, ncclSum, comms[0], nullptr) == ncclInvalidArgument);
-  CHECK(ncclAllReduce(&in, &out, 1, ncclFloat, ncclSum, comms[0], reinterpret_cast<cudaStream_t>(64)) == ncclInvalidArgument);
+  CHECK(ncclAllReduce(reinterpret_cast<char*>(&in) + 1, &out, 1, ncclFloat, ncclSum, comms[0], nullptr) ==
+        ncclInvalidArgument);
+  CHECK(ncclAllReduce(&in, &out, 1, ncclFloat, ncclSum, comms[0], reinterpret_cast<cudaStream_t>(64)) ==
+        ncclInvalidArgument);
   CHECK(ncclCommCount(comms[0], nullptr) == ncclInvalidArgument);
   CHECK(ncclAllReduce(nullptr, nullptr, 0, ncclFloat, ncclSum, comms[0], nullptr) == ncclSuccess);
   CHECK(ncclAllReduce(&in, &out, 1, ncclFloat, ncclSum, comms[0], nullptr) == ncclSuccess);
@@ -298,11 +327,14 @@ TEST_CASE("an error inside a group is told at its end too, and the next group wo
   const Comms comms(2);
   float in[2] = {1, 2}, out[2] = {0, 0};
   ncclGroupStart();
-  CHECK(ncclAllReduce(&in[0], &out[0], 1, static_cast<ncclDataType_t>(99), ncclSum, comms[0], nullptr) == ncclInvalidArgument);
+  CHECK(ncclAllReduce(&in[0], &out[0], 1, static_cast<ncclDataType_t>(99), ncclSum, comms[0], nullptr) ==
+        ncclInvalidArgument);
   CHECK(ncclGroupEnd() == ncclInvalidArgument);
   CHECK(last_error().find("99 is no data type") != std::string::npos);
   CHECK(ncclGroupEnd() == ncclInvalidUsage);
-  REQUIRE(comms.together([&](int r) { return ncclAllReduce(&in[r], &out[r], 1, ncclFloat, ncclSum, comms[r], nullptr); }) == ncclSuccess);
+  REQUIRE(comms.together([&](int r) {
+    return ncclAllReduce(&in[r], &out[r], 1, ncclFloat, ncclSum, comms[r], nullptr);
+  }) == ncclSuccess);
   CHECK(out[1] == 3.0f);
 }
 
@@ -323,7 +355,9 @@ TEST_CASE("abort from another thread ends a call that waits for a rank that neve
   float value = 1, out = 0;
   REQUIRE(comms.together([&](int) { return ncclSuccess; }) == ncclSuccess);
   float in[2] = {1, 2}, warm[2] = {};
-  REQUIRE(comms.together([&](int r) { return ncclAllReduce(&in[r], &warm[r], 1, ncclFloat, ncclSum, comms[r], nullptr); }) == ncclSuccess);
+  REQUIRE(comms.together([&](int r) {
+    return ncclAllReduce(&in[r], &warm[r], 1, ncclFloat, ncclSum, comms[r], nullptr);
+  }) == ncclSuccess);
   ncclResult_t result = ncclSuccess;
   std::thread waiting([&] { result = ncclAllReduce(&value, &out, 1, ncclFloat, ncclSum, comms[0], nullptr); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -353,7 +387,8 @@ TEST_CASE("an idle communicator uses no processor time") {
   const auto used = [] {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_utime.tv_sec * 1000000L + usage.ru_utime.tv_usec + usage.ru_stime.tv_sec * 1000000L + usage.ru_stime.tv_usec;
+    return usage.ru_utime.tv_sec * 1000000L + usage.ru_utime.tv_usec + usage.ru_stime.tv_sec * 1000000L +
+           usage.ru_stime.tv_usec;
   };
   const long before = used();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));

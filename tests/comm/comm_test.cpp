@@ -1,4 +1,5 @@
-// Communicators over pretended nodes: every schedule over every mix of transports moves the right bytes, and counts them.
+// Communicators over pretended nodes: every schedule over every mix of transports moves the right bytes, and counts
+// them.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -29,7 +30,8 @@ void check_collective(Communicator& comm, Kind kind, std::int64_t count, bool in
   const int n = comm.size(), me = index(comm.rank());
   const std::int64_t in_count = kind == Kind::reduce_scatter ? count * n : count;
   const std::int64_t out_count = kind == Kind::all_gather ? count * n : count;
-  std::vector<std::int32_t> in(static_cast<std::size_t>(in_count)), out(static_cast<std::size_t>(std::max(in_count, out_count)), -1);
+  std::vector<std::int32_t> in(static_cast<std::size_t>(in_count)),
+      out(static_cast<std::size_t>(std::max(in_count, out_count)), -1);
   for (std::int64_t i = 0; i < in_count; ++i) in[static_cast<std::size_t>(i)] = input(me, i);
   const std::vector<std::int32_t> untouched = in;
 
@@ -49,8 +51,8 @@ void check_collective(Communicator& comm, Kind kind, std::int64_t count, bool in
       want = input(static_cast<int>(i / count), i % count);
     else
       for (int r = 0; r < n; ++r) want += input(r, kind == Kind::reduce_scatter ? me * count + i : i);
-    require(receive[i] == want, Code::internal, "{} of {} on rank {}, {}: element {} is {}, not {}", name_of(kind), count, me,
-            in_place ? "in place" : "out of place", i, receive[i], want);
+    require(receive[i] == want, Code::internal, "{} of {} on rank {}, {}: element {} is {}, not {}", name_of(kind),
+            count, me, in_place ? "in place" : "out of place", i, receive[i], want);
   }
   require(in_place || in == untouched, Code::internal, "{} changed its input", name_of(kind));
 }
@@ -58,10 +60,10 @@ void check_collective(Communicator& comm, Kind kind, std::int64_t count, bool in
 }  // namespace
 
 TEST_CASE("every schedule gives exact results on pretended nodes over every transport") {
-  const auto [nodes, per_node] = GENERATE(values<std::pair<int, int>>({{1, 1}, {1, 4}, {2, 2}, {3, 2}, {2, 3}, {4, 1}}));
+  const auto [nodes, per_node] =
+      GENERATE(values<std::pair<int, int>>({{1, 1}, {1, 4}, {2, 2}, {3, 2}, {2, 3}, {4, 1}}));
   const std::string schedule = GENERATE("ring", "two_level", "ho_ring");
-  const std::vector<std::string> transports =
-      GENERATE(values<std::vector<std::string>>({{}, {"shm", "tcp"}, {"tcp"}}));
+  const std::vector<std::string> transports = GENERATE(values<std::vector<std::string>>({{}, {"shm", "tcp"}, {"tcp"}}));
   const auto errors = Team::run({nodes, per_node, transports, {schedule}}, [](Communicator& comm) {
     for (const Kind kind : kKinds)
       for (const std::int64_t count : {1, 3, 17, 1000, 65537})

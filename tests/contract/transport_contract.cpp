@@ -19,9 +19,9 @@ using namespace std::chrono_literals;
 namespace {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kMany = 10'000;
+constexpr int kMany = 10'000, kFew = 3;
 #else
-constexpr int kMany = 100'000;
+constexpr int kMany = 100'000, kFew = 7;
 #endif
 
 std::vector<Case> cases_of(const std::string& name, std::int64_t slot, int credits) {
@@ -148,7 +148,7 @@ TEST_CASE("messages longer than the kernel's buffers arrive whole") {
   for (const Case& what : cases({5'000'011}, {2}))
     keeps(what, [](Side& me) {
       me.wire_up();
-      exchange(me, 7, [&](int k) { return size_of(me.spec.slot) - static_cast<std::size_t>(k); });
+      exchange(me, kFew, [&](int k) { return size_of(me.spec.slot) - static_cast<std::size_t>(k); });
     });
 }
 
@@ -238,9 +238,9 @@ TEST_CASE("a sleeper is woken by a message, and by a credit given back") {
     keeps(what, [](Side& me) {
       me.wire_up();
       const std::size_t n = size_of(me.spec.slot);
-      for (int k = 0; k < 40; ++k) {
+      for (int k = 0; k < 4 * kFew; ++k) {
         // The slow side is the taker in the first half, the sender in the second.
-        if ((k < 20) == (me.rank == 1)) std::this_thread::sleep_for(1ms);
+        if ((k < 2 * kFew) == (me.rank == 1)) std::this_thread::sleep_for(1ms);
         me.until([&] { return me.rank == 0 ? send_next(me, k, n) : take_next(me, k, n); });
       }
       me.until([&] { return me.out->drained(); });

@@ -23,7 +23,8 @@ void prove(const Schedule& schedule, const Groups& groups, Kind kind, int parts)
   for (const bool in_place : {false, true})
     for (const int more : {0, 1, 3}) {
       const Report report = verify(plan, {.in_place = in_place, .more_credits = more});
-      INFO(schedule.name << " " << name_of(kind) << " " << groups.describe() << ", parts " << parts << ", in place " << in_place);
+      INFO(schedule.name << " " << name_of(kind) << " " << groups.describe() << ", parts " << parts << ", in place "
+                         << in_place);
       REQUIRE(report.describe().starts_with("proved"));
     }
 }
@@ -53,7 +54,8 @@ TEST_CASE("ranks of a node need not be neighbours") {
 
 TEST_CASE("HO-Ring and two levels refuse unequal nodes with the reason") {
   const Groups unequal(std::vector<std::string>{"a", "a", "b"});
-  CHECK(kHoRing.refusal(unequal, {Kind::all_reduce, 3}) == "2 nodes of 2, 1 ranks: rails need as many ranks on every node");
+  CHECK(kHoRing.refusal(unequal, {Kind::all_reduce, 3}) ==
+        "2 nodes of 2, 1 ranks: rails need as many ranks on every node");
   CHECK(kTwoLevel.refusal(unequal, {Kind::all_reduce, 3}) == kHoRing.refusal(unequal, {Kind::all_reduce, 3}));
   CHECK_THROWS_AS(whole_plan(kHoRing, unequal, {Kind::all_reduce, 3}, 1), Error);
 }
@@ -64,7 +66,8 @@ TEST_CASE("HO-Ring sends N-1 blocks per rail and N(M-1) inside the node per rank
   const bool overlapped = GENERATE(true, false);
   for (const Kind kind : kKinds) {
     const int phases = kind == Kind::all_reduce ? 2 : 1;
-    const Facts facts = facts_of(whole_plan(overlapped ? kHoRing : kTwoLevel, groups, {kind, groups.ranks()}, parts), nodes_of(groups));
+    const Facts facts =
+        facts_of(whole_plan(overlapped ? kHoRing : kTwoLevel, groups, {kind, groups.ranks()}, parts), nodes_of(groups));
     std::vector<std::int64_t> inside(static_cast<std::size_t>(groups.ranks()));
     for (const ChannelFact& c : facts.channels)
       if (c.label == Label::rail)

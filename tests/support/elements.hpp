@@ -1,5 +1,5 @@
-// Elements of all 12 types as numbers, for tests: an encoding of exactly representable values that shares nothing with the
-// kernels under test.
+// Elements of all 12 types as numbers, for tests: an encoding of exactly representable values that shares nothing with
+// the kernels under test.
 #pragma once
 
 #include <cmath>
@@ -17,11 +17,16 @@ struct FloatFormat {
 
 inline FloatFormat format_of(Type type) {
   switch (type) {
-    case Type::float16: return {5, 10};
-    case Type::bfloat16: return {8, 7};
-    case Type::float8e4m3: return {4, 3};
-    case Type::float8e5m2: return {5, 2};
-    default: return {0, 0};
+    case Type::float16:
+      return {5, 10};
+    case Type::bfloat16:
+      return {8, 7};
+    case Type::float8e4m3:
+      return {4, 3};
+    case Type::float8e5m2:
+      return {5, 2};
+    default:
+      return {0, 0};
   }
 }
 
@@ -40,8 +45,9 @@ inline double decode_small(std::uint32_t bits, FloatFormat f) {
   const std::uint32_t fraction = bits & ((1u << f.fraction_bits) - 1);
   const int exponent = static_cast<int>(bits >> f.fraction_bits) & ((1 << f.exponent_bits) - 1);
   const int bias = (1 << (f.exponent_bits - 1)) - 1;
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, 1 - bias - f.fraction_bits)
-                                         : std::ldexp((1u << f.fraction_bits) + fraction, exponent - bias - f.fraction_bits);
+  const double magnitude = exponent == 0
+                               ? std::ldexp(fraction, 1 - bias - f.fraction_bits)
+                               : std::ldexp((1u << f.fraction_bits) + fraction, exponent - bias - f.fraction_bits);
   return (bits >> (f.exponent_bits + f.fraction_bits)) != 0 ? -magnitude : magnitude;
 }
 
@@ -59,15 +65,24 @@ double get_as(const void* at) {
 
 inline void put(Type type, void* at, double value) {
   switch (type) {
-    case Type::int8: return put_as<std::int8_t>(at, value);
-    case Type::uint8: return put_as<std::uint8_t>(at, value);
-    case Type::int32: return put_as<std::int32_t>(at, value);
-    case Type::uint32: return put_as<std::uint32_t>(at, value);
-    case Type::int64: return put_as<std::int64_t>(at, value);
-    case Type::uint64: return put_as<std::uint64_t>(at, value);
-    case Type::float32: return put_as<float>(at, value);
-    case Type::float64: return put_as<double>(at, value);
-    default: break;
+    case Type::int8:
+      return put_as<std::int8_t>(at, value);
+    case Type::uint8:
+      return put_as<std::uint8_t>(at, value);
+    case Type::int32:
+      return put_as<std::int32_t>(at, value);
+    case Type::uint32:
+      return put_as<std::uint32_t>(at, value);
+    case Type::int64:
+      return put_as<std::int64_t>(at, value);
+    case Type::uint64:
+      return put_as<std::uint64_t>(at, value);
+    case Type::float32:
+      return put_as<float>(at, value);
+    case Type::float64:
+      return put_as<double>(at, value);
+    default:
+      break;
   }
   const std::uint32_t bits = encode_small(value, format_of(type));
   std::memcpy(at, &bits, static_cast<std::size_t>(row(type).bytes));  // little endian
@@ -75,15 +90,24 @@ inline void put(Type type, void* at, double value) {
 
 inline double get(Type type, const void* at) {
   switch (type) {
-    case Type::int8: return get_as<std::int8_t>(at);
-    case Type::uint8: return get_as<std::uint8_t>(at);
-    case Type::int32: return get_as<std::int32_t>(at);
-    case Type::uint32: return get_as<std::uint32_t>(at);
-    case Type::int64: return get_as<std::int64_t>(at);
-    case Type::uint64: return get_as<std::uint64_t>(at);
-    case Type::float32: return get_as<float>(at);
-    case Type::float64: return get_as<double>(at);
-    default: break;
+    case Type::int8:
+      return get_as<std::int8_t>(at);
+    case Type::uint8:
+      return get_as<std::uint8_t>(at);
+    case Type::int32:
+      return get_as<std::int32_t>(at);
+    case Type::uint32:
+      return get_as<std::uint32_t>(at);
+    case Type::int64:
+      return get_as<std::int64_t>(at);
+    case Type::uint64:
+      return get_as<std::uint64_t>(at);
+    case Type::float32:
+      return get_as<float>(at);
+    case Type::float64:
+      return get_as<double>(at);
+    default:
+      break;
   }
   std::uint32_t bits = 0;
   std::memcpy(&bits, at, static_cast<std::size_t>(row(type).bytes));

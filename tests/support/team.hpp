@@ -21,7 +21,8 @@ struct TeamSpec {
   std::function<void(Config&, int rank)> tweak{};
 };
 
-// Runs `body` on a thread for each rank. A body that throws Error ends its rank; what the ranks threw is returned by rank.
+// Runs `body` on a thread for each rank. A body that throws Error ends its rank; what the ranks threw is returned by
+// rank.
 class Team {
  public:
   using Body = std::function<void(Communicator&)>;

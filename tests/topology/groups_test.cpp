@@ -32,7 +32,8 @@ TEST_CASE("nodes are numbered by their lowest rank, whatever their names") {
 TEST_CASE("the flat ring visits each node once") {
   const Groups g = of({"z", "a", "z", "a", "b"});
   CHECK(g.node_order() == std::vector<Rank>{Rank{0}, Rank{2}, Rank{1}, Rank{3}, Rank{4}});
-  for (int place = 0; place < 5; ++place) CHECK(g.place_in_order(g.node_order()[static_cast<std::size_t>(place)]) == place);
+  for (int place = 0; place < 5; ++place)
+    CHECK(g.place_in_order(g.node_order()[static_cast<std::size_t>(place)]) == place);
 }
 
 TEST_CASE("unequal nodes are told apart and described") {

@@ -53,7 +53,8 @@ TEST_CASE("a step that reads or writes a wrong block is always found") {
         step.with_block = (step.with_block + 1) % blocks;
       else
         continue;
-      INFO(plan.schedule << " " << name_of(plan.collective.kind) << ": " << to_text(plan.programs[spot.rank], original));
+      INFO(plan.schedule << " " << name_of(plan.collective.kind) << ": "
+                         << to_text(plan.programs[spot.rank], original));
       REQUIRE(found(damaged));
     }
 }

@@ -7,18 +7,18 @@
 #include <cstring>
 
 #include "src/base/error.hpp"
+#include "src/base/queue.hpp"
 
 namespace hoccl::tcp {
 
 namespace {
-constexpr std::size_t kLine = 64;
 // Messages that one system call may send.
 constexpr std::size_t kBatch = 8;
 }  // namespace
 
 SlotMemory::SlotMemory(int count, Bytes bytes)
-    : stride_((std::max<std::size_t>(size_of(bytes), 1) + kLine - 1) / kLine * kLine),
-      data_(static_cast<std::byte*>(std::aligned_alloc(kLine, static_cast<std::size_t>(count) * stride_))) {
+    : stride_(whole_lines(std::max<std::size_t>(size_of(bytes), 1))),
+      data_(static_cast<std::byte*>(std::aligned_alloc(kCacheLine, static_cast<std::size_t>(count) * stride_))) {
   if (!data_) fail_errno(fmt::format("allocating {} slots of {} bytes for a link over tcp", count, stride_));
 }
 
