@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <map>
 
 namespace hoccl {
 namespace {
@@ -85,7 +84,7 @@ Attempt introduce(Socket socket, const Visit& visit, TimePoint greeting_limit) {
       "{} speaks version {} of the start protocol, rank {} speaks version {}: all ranks need the same release of HOCCL",
       visit.whom, banner.head.version, visit.hello.rank, kProtocolVersion);
   Hello hello = visit.hello;
-  hello.remaining_ms = milliseconds_until(visit.limit);
+  hello.remaining_ms = std::chrono::ceil<std::chrono::milliseconds>(visit.limit - Clock::now()).count();
   Writer writer;
   put_hello(writer, hello);
   if (!post(socket, Kind::hello, visit.secret, writer.take()))
@@ -235,8 +234,8 @@ Door::State Door::read_on(Guest& guest) {
   }
 }
 
-// A whole hello: true when its sender is one of ours.
-bool Door::judge(Guest& guest, std::vector<Visitor>& visitors) {
+// A whole hello: is its sender one of ours?
+void Door::judge(Guest& guest, std::vector<Visitor>& visitors) {
   MessageHead head;
   std::memcpy(&head, guest.read.data(), sizeof head);
   if (head.version != kProtocolVersion) {
@@ -244,15 +243,14 @@ bool Door::judge(Guest& guest, std::vector<Visitor>& visitors) {
                  fmt::format("a joining rank speaks version {} of the start protocol, the others speak version {}: all "
                              "ranks need the same release of HOCCL",
                              head.version, kProtocolVersion));
-    return false;
+    return;
   }
-  if (head.token != secret_) return false;
+  if (head.token != secret_) return;
   try {
     const Hello hello = get_hello(guest.read.data() + sizeof head, head.length);
     visitors.push_back({std::move(guest.socket), hello});
-    return true;
   } catch (const Error&) {
-    return false;  // malformed: a stranger after all
+    // Malformed: a stranger after all.
   }
 }
 

@@ -39,6 +39,9 @@ struct MessageHead {
 static_assert(sizeof(MessageHead) == 24);
 constexpr std::uint32_t kLongestMessage = 16384;
 
+// No deadline is longer: 30 years, which no clock's type overflows on.
+constexpr std::chrono::milliseconds kLongestDeadline{1'000'000'000'000};
+
 // Milliseconds for poll(2) until `limit`, rounded up, 0 when it is over.
 int milliseconds_until(TimePoint limit);
 
@@ -96,7 +99,7 @@ class Door {
   enum class State { waiting, dropped, complete };
   void take_connections();
   State read_on(Guest& guest);
-  bool judge(Guest& guest, std::vector<Visitor>& visitors);
+  void judge(Guest& guest, std::vector<Visitor>& visitors);
 
   Socket listener_;
   std::uint64_t secret_;

@@ -84,7 +84,8 @@ class Rendezvous {
              fmt::format("two processes or threads joined as rank {} of {}", hello.rank, hello.size));
     } else {
       // The verdict must reach the ranks before they give up by themselves.
-      const std::chrono::milliseconds remaining(std::clamp<std::int64_t>(hello.remaining_ms, 0, 3'600'000));
+      const std::chrono::milliseconds remaining(
+          std::clamp<std::int64_t>(hello.remaining_ms, 0, kLongestDeadline.count()));
       const auto margin = std::clamp<std::chrono::milliseconds>(remaining / 20, 10ms, 1000ms);
       const TimePoint limit = Clock::now() + remaining - margin;
       if (limit < limit_) limit_ = limit, patience_ = std::chrono::milliseconds(hello.patience_ms);

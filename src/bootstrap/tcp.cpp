@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/base/error.hpp"
+#include "src/base/log.hpp"
 #include "src/bootstrap/calls.hpp"
 #include "src/bootstrap/handshake.hpp"
 #include "src/bootstrap/rendezvous.hpp"
@@ -43,9 +44,13 @@ std::vector<Address> addresses_of(const IdParts& id) {
 Socket serve_and_join(const Joiner& joiner) {
   const std::vector<Address> addresses = addresses_of(joiner.id);
   const bool inside = std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); });
-  // The port is shared with whoever keeps it for us, and with an earlier communicator whose ranks still meet.
-  Socket listener =
-      inside ? Socket::listen(addresses.front(), true) : listen_everywhere(addresses.front().port(), true);
+  Socket listener;
+  try {  // the port is shared with whoever keeps it for us, and with an earlier communicator whose ranks still meet
+    listener = inside ? Socket::listen(addresses.front(), true) : listen_everywhere(addresses.front().port(), true);
+  } catch (const Error& error) {
+    fail(error.code(), "rank 0 cannot listen at {} as the unique id wants it: {}; choose another port (knob HOCCL_ID)",
+         joiner.id.addresses.front(), error.what());
+  }
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
     fail_errno("make a connection from rank 0 to its own rendezvous");
@@ -110,7 +115,9 @@ std::unique_ptr<Bootstrap> join_tcp(const UniqueId& id, Rank rank, int size, std
   require(index(rank) >= 0 && index(rank) < size, Code::invalid_argument, "rank {} of a communicator of {} ranks",
           index(rank), size);
   require(deadline > 0ms, Code::invalid_argument, "a deadline of {} for joining", seconds_text(deadline));
-  Joiner joiner{parse_id(id), {index(rank), size, deadline.count(), deadline.count(), {}}, Clock::now() + deadline};
+  deadline = std::min(deadline, kLongestDeadline);
+  const TimePoint start = Clock::now();
+  Joiner joiner{parse_id(id), {index(rank), size, deadline.count(), deadline.count(), {}}, start + deadline};
   auto tree = std::make_unique<TreeBootstrap>(index(rank), size, deadline);
   if (size == 1 && joiner.id.at_rank_0) return tree;  // nobody to meet
 
@@ -132,6 +139,8 @@ std::unique_ptr<Bootstrap> join_tcp(const UniqueId& id, Rank rank, int size, std
     tree->abort(error.what());
     throw;
   }
+  log::info("bootstrap", "rank {} of {} joined after {} ms", index(rank), size,
+            std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count());
   return tree;
 }
 

@@ -176,7 +176,7 @@ class ThreadBootstrap final : public Bootstrap {
 
 std::vector<std::unique_ptr<Bootstrap>> join_threads(int size, std::chrono::milliseconds deadline) {
   require(size >= 1, Code::invalid_argument, "a communicator of {} ranks", size);
-  const auto hall = std::make_shared<Hall>(size, deadline);
+  const auto hall = std::make_shared<Hall>(size, std::min(deadline, kLongestDeadline));
   std::vector<std::unique_ptr<Bootstrap>> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<ThreadBootstrap>(hall, rank));
   return ranks;
