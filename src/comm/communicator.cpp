@@ -160,12 +160,18 @@ Executor::State Communicator::progress() noexcept {
 }
 
 Error Communicator::failed() {
-  std::string text = executor_.failure();
-  if (text.empty()) text = bootstrap_->aborted() ? bootstrap_->reason() : "a link failed";
-  const std::string told =
-      fmt::format("{} number {} on rank {}: {}", name_of(request_.kind), operation_, index(rank()), text);
-  abort(told);
-  return Error(Code::remote, aborted() ? bootstrap_->reason() : told);
+  const std::string own = executor_.mismatch();
+  // A link that closed says only that its peer is gone, perhaps because of a third rank. The bootstrap soon knows who
+  // ended first: all ranks then tell the same story.
+  for (int i = 0; i < 30 && own.empty() && !aborted(); ++i) {
+    look_around();
+    if (!aborted()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (!aborted()) {
+    const std::string text = own.empty() ? executor_.link_failure() : own;
+    abort(fmt::format("{} number {} on rank {}: {}", name_of(request_.kind), operation_, index(rank()), text));
+  }
+  return Error(Code::remote, bootstrap_->reason());
 }
 
 Error Communicator::timed_out() {

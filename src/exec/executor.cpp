@@ -52,8 +52,7 @@ const Link* Executor::failed_link() const noexcept {
   return nullptr;
 }
 
-std::string Executor::failure() const {
-  if (!world_.failure().empty()) return world_.failure();
+std::string Executor::link_failure() const {
   const Link* link = failed_link();
   return link != nullptr ? link->failure() : "";
 }

@@ -106,8 +106,9 @@ class Executor {
   void launch(const BoundProgram& bound, const Launch& launch);
   // Tries every lane once. done: all lanes have ended and all that they gave needs this side no more.
   State progress() noexcept;
-  // Why progress() answered failed.
-  std::string failure() const;
+  // Why progress() answered failed: what a message had wrong, or else what a link says.
+  const std::string& mismatch() const { return world_.failure(); }
+  std::string link_failure() const;
   // The peers whose messages or credits the lanes wait for, for a person who asks why nothing moves.
   std::vector<Rank> waiting_for() const;
 
