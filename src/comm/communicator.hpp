@@ -30,6 +30,11 @@ namespace hoccl {
 // Longest message. Large enough that its cost is its bytes, small enough to stay in a core's second-level cache.
 inline constexpr Bytes kSlot{256 * 1024};
 
+// What the last waits taught whoever drives a communicator (src/comm/wait.cpp).
+struct WaitHint {
+  int sleeps_at_once = 0;  // so many waits should not yield first
+};
+
 class Communicator {
  public:
   // Collective over the bootstrap's ranks. Throws Error when the ranks differ in version or agreed knobs, or cannot
@@ -70,6 +75,7 @@ class Communicator {
   void add_wait_fds(std::vector<int>& fds) const;
   // More ranks on this machine than cores: whoever waits must give the core away soon.
   bool crowded() const noexcept { return crowded_; }
+  WaitHint& wait_hint() noexcept { return wait_hint_; }
   std::chrono::milliseconds timeout() const noexcept { return config_.timeout; }
 
   struct LinkTraffic {
@@ -113,6 +119,7 @@ class Communicator {
   std::vector<Peer> peers_;  // by rank
   Groups groups_;
   bool crowded_ = false;
+  WaitHint wait_hint_;
   std::map<LinkKey, OpenLink> links_;      // after transports_: closed before them
   std::map<PlanKey, BoundProgram> plans_;  // refers to links_
   void* scratch_ = nullptr;

@@ -80,29 +80,36 @@ class Run {
   Clock::time_point started_;
 };
 
-// Spin a little, then give the core away, then sleep until a peer rings or a descriptor is ready.
+// Spin a little, then give the core away, then sleep until a peer rings or a descriptor is ready. Giving the core away
+// is the cheapest wait among ranks that share a core; but where other programs compute, they keep it for a whole time
+// slice, while a sleeper that is woken gets it back at once. So a yield that took that long is followed by waits that
+// sleep.
 class Patience {
  public:
-  explicit Patience(std::vector<Run>& runs) : runs_(runs) {
+  explicit Patience(std::vector<Run>& runs)
+      : runs_(runs), hint_(runs.empty() ? none_ : runs.front().comm().wait_hint()) {
     for (const Run& r : runs) crowded_ = crowded_ || r.comm().crowded();
   }
   void moved() noexcept { idle_passes_ = 0; }
 
   void wait() {
     ++idle_passes_;
-    if (idle_passes_ <= (crowded_ ? kSpinsCrowded : kSpins)) return pause_core();
-    if (idle_passes_ == kSpins + 1 || (crowded_ && idle_passes_ == kSpinsCrowded + 1)) yielding_since_ = Clock::now();
-    // The clock is read now and then only: it costs as much as a pass.
-    if (idle_passes_ % 16 != 0 || Clock::now() - yielding_since_ < kYielding) {
-      sched_yield();
-      return;
+    const int spins = crowded_ ? kSpinsCrowded : kSpins;
+    if (idle_passes_ <= spins) return pause_core();
+    if (hint_.sleeps_at_once > 0) {
+      --hint_.sleeps_at_once;
+      return sleep();
     }
-    sleep();
+    const Clock::time_point before = Clock::now();
+    if (idle_passes_ == spins + 1) yielding_since_ = before;
+    if (before - yielding_since_ > kYielding) return sleep();
+    sched_yield();
+    if (Clock::now() - before > kForeignSlice) hint_.sleeps_at_once = kSleepsAtOnce;
   }
 
  private:
-  static constexpr int kSpins = 2000, kSpinsCrowded = 16;
-  static constexpr std::chrono::microseconds kYielding{300}, kLongestSleep{100'000};
+  static constexpr int kSpins = 2000, kSpinsCrowded = 16, kSleepsAtOnce = 500;
+  static constexpr std::chrono::microseconds kYielding{300}, kForeignSlice{1000}, kLongestSleep{100'000};
 
   void sleep() {
     bells_.clear();
@@ -125,6 +132,8 @@ class Patience {
   }
 
   std::vector<Run>& runs_;
+  WaitHint none_;
+  WaitHint& hint_;
   std::vector<Bell*> bells_;
   std::vector<int> fds_;
   bool crowded_ = false;
