@@ -94,6 +94,9 @@ class SendLink : public Link {
   // memory may be written again.
   virtual bool drained() noexcept = 0;
   virtual Direct* direct() noexcept { return nullptr; }
+  // Ends the link for good when its operation has failed: what was published and not released must not be read any
+  // more. True once no peer reads it; call again until then.
+  virtual bool take_back() noexcept { return true; }
 };
 
 class ReceiveLink : public Link {
@@ -101,6 +104,8 @@ class ReceiveLink : public Link {
   // The oldest message, or null. The same message until release.
   virtual const Slot* front() noexcept = 0;
   virtual void release() noexcept = 0;
+  // Ends the link for good when its operation has failed: gives up the message that front() showed.
+  virtual void let_go() noexcept {}
 };
 
 class Transport {

@@ -18,38 +18,45 @@ struct Call {
   cudaStream_t stream;
 };
 
+// With nothing to move, pointers do not matter.
+void check_buffers(const Call& call, int element) {
+  if (call.count == 0) return;
+  require(call.in != nullptr, Code::invalid_argument, "{}: sendbuff is NULL", call.name);
+  require(call.out != nullptr, Code::invalid_argument, "{}: recvbuff is NULL", call.name);
+  const auto bits = reinterpret_cast<std::uintptr_t>(call.in) | reinterpret_cast<std::uintptr_t>(call.out);
+  require(bits % static_cast<std::uintptr_t>(element) == 0, Code::invalid_argument,
+          "{}: the buffers are not aligned to elements of {} bytes", call.name, element);
+}
+
 Request checked(const Call& call, int ranks) {
   require(call.type >= 0 && call.type < ncclNumTypes, Code::invalid_argument, "{}: {} is no data type (0 to {})",
           call.name, static_cast<int>(call.type), ncclNumTypes - 1);
   require(call.op >= 0 && call.op < ncclNumOps, Code::invalid_argument, "{}: {} is no reduction (0 to {})", call.name,
           static_cast<int>(call.op), ncclNumOps - 1);
   const auto type = static_cast<Type>(call.type);
-  const std::size_t most = static_cast<std::size_t>(INT64_MAX) / static_cast<std::size_t>(row(type).bytes * ranks);
-  require(call.count <= most, Code::invalid_argument, "{}: a count of {} is beyond any memory", call.name, call.count);
-  require(call.count == 0 || call.in != nullptr, Code::invalid_argument, "{}: sendbuff is NULL", call.name);
-  require(call.count == 0 || call.out != nullptr, Code::invalid_argument, "{}: recvbuff is NULL", call.name);
-  const auto align = static_cast<std::uintptr_t>(row(type).bytes - 1);
-  require(((reinterpret_cast<std::uintptr_t>(call.in) | reinterpret_cast<std::uintptr_t>(call.out)) & align) == 0,
-          Code::invalid_argument, "{}: the buffers are not aligned to elements of {} bytes", call.name,
-          row(type).bytes);
+  check_count(call.name, call.count, type, ranks);
+  check_buffers(call, row(type).bytes);
   require(call.stream == nullptr, Code::invalid_argument,
-          "{}: stream {} is unknown: host memory takes the NULL stream, which "
-          "completes on return",
-          call.name, fmt::ptr(call.stream));
+          "{}: stream {} is unknown: host memory takes the NULL stream, which completes on return", call.name,
+          fmt::ptr(call.stream));
   return {call.kind, call.in, call.out, Count(static_cast<std::int64_t>(call.count)), type, static_cast<Op>(call.op)};
 }
 
+void add_to_group(const Call& call) {
+  auto stay = std::make_unique<Use>(call.comm);
+  Communicator& comm = **stay;
+  Group::mine().add(comm, checked(call, comm.size()), std::move(stay));
+}
+
+void run_at_once(const Call& call) {
+  const Use comm(call.comm);
+  Work work{&*comm, {checked(call, comm->size())}, std::nullopt};
+  run({&work, 1});
+  if (work.error) throw Error(*work.error);
+}
+
 ncclResult_t collective(const Call& call) {
-  return guarded(
-      [&] {
-        const Use comm(call.comm);
-        const Request request = checked(call, comm->size());
-        if (Group::mine().open()) return Group::mine().add(*comm, request);
-        Work work{&*comm, {request}, std::nullopt};
-        run({&work, 1});
-        if (work.error) throw Error(*work.error);
-      },
-      true);
+  return guarded([&] { Group::mine().open() ? add_to_group(call) : run_at_once(call); }, true);
 }
 
 }  // namespace

@@ -23,6 +23,12 @@ void require_pointer(const T* pointer, const char* call, const char* argument) {
   require(pointer != nullptr, Code::invalid_argument, "{}: {} is NULL", call, argument);
 }
 
+// Counts are elements of one rank; no memory holds more than 2^63 bytes.
+inline void check_count(const char* call, std::size_t count, Type type, int ranks) {
+  const std::size_t most = static_cast<std::size_t>(INT64_MAX) / static_cast<std::size_t>(row(type).bytes * ranks);
+  require(count <= most, Code::invalid_argument, "{}: a count of {} is beyond any memory", call, count);
+}
+
 // Runs a call's body. An Error becomes its code; inside a group it is reported again at the group's end.
 template <class Body>
 ncclResult_t guarded(Body&& body, bool within_group = false) noexcept {

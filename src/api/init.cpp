@@ -4,6 +4,7 @@
 #include "src/api/guard.hpp"
 #include "src/api/handle.hpp"
 #include "src/base/log.hpp"
+#include "src/base/threads.hpp"
 
 using namespace hoccl;
 
@@ -62,8 +63,12 @@ HOCCL_NCCL(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int nranks, ncclU
           }
         };
         *comm = handle;
+        const auto drop = [=] {
+          *comm = nullptr;
+          retire(handle);
+        };
         if (Group::mine().open())
-          Group::mine().add_creation(create);
+          Group::mine().add_creation(create, drop);
         else
           create();
       },
@@ -81,18 +86,12 @@ HOCCL_NCCL(ncclResult_t, ncclCommInitAll, (ncclComm_t * comm, int ndev, const in
                 devlist[i]);
     const Config config = configured();
     auto bootstraps = join_threads(ndev, config.start_timeout);
-    Group& group = Group::mine();
-    group.start();
-    for (int i = 0; i < ndev; ++i) {
-      comm[i] = new_handle();
-      group.add_creation([&, i] {
-        log::set_rank(i);
-        make_live(comm[i], std::move(bootstraps[static_cast<std::size_t>(i)]), config,
-                  devlist != nullptr ? devlist[i] : i);
-      });
-    }
+    for (int i = 0; i < ndev; ++i) comm[i] = new_handle();
     try {
-      group.end();
+      run_together(static_cast<std::size_t>(ndev), [&](std::size_t i) {
+        log::set_rank(static_cast<int>(i));
+        make_live(comm[i], std::move(bootstraps[i]), config, devlist != nullptr ? devlist[i] : static_cast<int>(i));
+      });
     } catch (...) {
       for (int i = 0; i < ndev; ++i) retire(std::exchange(comm[i], nullptr));
       throw;
@@ -100,26 +99,27 @@ HOCCL_NCCL(ncclResult_t, ncclCommInitAll, (ncclComm_t * comm, int ndev, const in
   });
 }
 
+namespace {
+
+// Ends a communicator from a call that stays inside it itself.
+void end(ncclComm_t comm, const char* call, bool abort) {
+  Use alive(comm);
+  require(!Group::mine().holds(*alive), Code::invalid_usage,
+          "{}: the open group of this thread holds calls of this communicator: end the group first", call);
+  require(!comm->ending.exchange(true), Code::invalid_argument, "{}: another call ends this communicator", call);
+  if (abort) alive->abort(fmt::format("rank {} called ncclCommAbort", index(alive->rank())));
+  alive.release();
+  retire(comm);
+}
+
+}  // namespace
+
 HOCCL_NCCL(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
   if (comm == nullptr) return ncclSuccess;
-  return guarded([&] {
-    const Use alive(comm);
-    require(!comm->ending.exchange(true), Code::invalid_argument,
-            "ncclCommDestroy: another call ends this communicator");
-    comm->users.fetch_sub(1);  // this call's own stay ends before it waits for the others
-    retire(comm);
-    comm->users.fetch_add(1);
-  });
+  return guarded([&] { end(comm, "ncclCommDestroy", false); });
 }
 
 HOCCL_NCCL(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   if (comm == nullptr) return ncclSuccess;
-  return guarded([&] {
-    const Use alive(comm);
-    require(!comm->ending.exchange(true), Code::invalid_argument, "ncclCommAbort: another call ends this communicator");
-    alive->abort(fmt::format("rank {} called ncclCommAbort", index(alive->rank())));
-    comm->users.fetch_sub(1);
-    retire(comm);
-    comm->users.fetch_add(1);
-  });
+  return guarded([&] { end(comm, "ncclCommAbort", true); });
 }

@@ -150,6 +150,7 @@ extern "C" ncclResult_t hocclCommChoice(ncclComm_t comm, const char* collective,
             static_cast<int>(type));
     const Use use(comm);
     const Groups& groups = use->groups();
+    check_count("hocclCommChoice", count, static_cast<Type>(type), use->size());
     const Choice choice = use->choice(
         {*kind, nullptr, nullptr, Count(static_cast<std::int64_t>(count)), static_cast<Type>(type), Op::sum});
     if (name != nullptr && name_size > 0) copy_text(name, name_size, choice.schedule->name);

@@ -51,6 +51,8 @@ class Bootstrap {
   // This rank is done: its going away is from now on not an error. Destroying without it tells the others that this
   // rank failed.
   virtual void leave() noexcept = 0;
+  // Has that rank said that it leaves, as far as poll() has heard? Not on the data path.
+  virtual bool left(Rank other) const = 0;
 
  protected:
   Bootstrap() = default;

@@ -122,6 +122,10 @@ class ThreadBootstrap final : public Bootstrap {
     hall_->left.insert(rank_);
     hall_->news.notify_all();
   }
+  bool left(Rank other) const override {
+    const std::lock_guard lock(hall_->mutex);
+    return hall_->left.count(index(other)) != 0;
+  }
 
  private:
   // Brings mine, and waits until all have brought theirs.

@@ -267,6 +267,11 @@ void TreeBootstrap::leave() noexcept {
   }
 }
 
+bool TreeBootstrap::left(Rank other) const {
+  const Lock lock(mutex_);
+  return left_.count(index(other)) != 0;
+}
+
 void TreeBootstrap::pump() {
   try {
     std::array<epoll_event, kFanOut + 1> events;

@@ -39,6 +39,7 @@ class TreeBootstrap final : public Bootstrap {
   void set_bell(Bell* bell) noexcept override;
   // Aborts of ranks behind this one in the tree are passed on only until it is destroyed.
   void leave() noexcept override;
+  bool left(Rank other) const override;
 
  private:
   struct Parcel {

@@ -35,6 +35,9 @@ void check_schedule_names(const NameFilter& allowed) {
   for (const std::string& name : allowed.names)
     require(find_schedule(name) != nullptr, Code::invalid_argument,
             "HOCCL_SCHEDULE (or NCCL_ALGO) names the schedule {}, which does not exist; there are: {}", name, names());
+  bool any = false;
+  for (const Schedule& s : all_schedules()) any = any || allowed.accepts(s.name);
+  require(any, Code::invalid_argument, "HOCCL_SCHEDULE (or NCCL_ALGO) leaves no schedule; there are: {}", names());
 }
 
 Choice choose(const Groups& groups, const NameFilter& allowed, const Request& request) {

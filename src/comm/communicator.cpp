@@ -23,6 +23,23 @@ std::uint32_t tag_of(const Request& r, const Choice& choice, std::uint32_t opera
   return static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 
+void check_transport_names(const NameFilter& allowed) {
+  std::string known;
+  bool any = false;
+  for (const TransportRow& row : all_transports()) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
+    any = any || allowed.accepts(row.name);
+  }
+  for (const std::string& name : allowed.names) {
+    bool found = false;
+    for (const TransportRow& row : all_transports()) found = found || row.name == name;
+    require(found, Code::invalid_argument,
+            "HOCCL_TRANSPORTS (or NCCL_NET) names the transport {}, which this build does not have; there are: {}",
+            name, known);
+  }
+  require(any, Code::invalid_argument, "HOCCL_TRANSPORTS leaves no transport; there are: {}", known);
+}
+
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<Bootstrap> bootstrap, Config config, int device_number)
@@ -32,6 +49,7 @@ Communicator::Communicator(std::unique_ptr<Bootstrap> bootstrap, Config config, 
       device_(make_host_device()),
       executor_(*device_) {
   check_schedule_names(config_.schedules);
+  check_transport_names(config_.transports);
   bootstrap_->set_bell(&bell_);
   greet();
   log::info("comm", "rank {} of {}: {}, kernels {}", index(rank()), size(), groups_.describe(), host_kernels());
@@ -103,22 +121,31 @@ void Communicator::prepare(const Request& request) {
   const Choice c = choice(request);
   const PlanKey key{request.kind, c.schedule, c.parts};
   if (plans_.contains(key)) return;
-  const Collective collective{request.kind, size()};
+  try {
+    bind(key);
+  } catch (const Error& e) {
+    abort(e.what());  // the others wait for this rank to wire
+    throw;
+  }
+}
+
+void Communicator::bind(const PlanKey& key) {
+  const auto& [kind, schedule, parts] = key;
+  const Collective collective{kind, size()};
 #ifndef NDEBUG
   if (size() <= 64) {
-    const Report report = verify(whole_plan(*c.schedule, groups_, collective, c.parts), {.in_place = true});
-    require(report.proved(), Code::internal, "the plan of {} does not hold:\n{}", c.schedule->name, report.describe());
+    const Report report = verify(whole_plan(*schedule, groups_, collective, parts), {.in_place = true});
+    require(report.proved(), Code::internal, "the plan of {} does not hold:\n{}", schedule->name, report.describe());
   }
 #endif
-  BoundProgram bound{c.schedule->program(groups_, collective, c.parts, rank()), request.kind, c.parts, {}, {}};
+  BoundProgram bound{schedule->program(groups_, collective, parts, rank()), kind, parts, {}, {}};
   wire(bound.program);
   for (const Channel& channel : bound.program.takes)
     bound.takes.push_back(links_.at(key_of(channel, false)).receive.get());
   for (const Channel& channel : bound.program.gives) bound.gives.push_back(links_.at(key_of(channel, true)).send.get());
   reserve_scratch(bound.program);
   plans_.emplace(key, std::move(bound));
-  log::info("comm", "{} runs {} in {} part(s), {} links are open", name_of(request.kind), c.schedule->name, c.parts,
-            links_.size());
+  log::info("comm", "{} runs {} in {} part(s), {} links are open", name_of(kind), schedule->name, parts, links_.size());
 }
 
 void Communicator::reserve_scratch(const Program& program) {
@@ -159,6 +186,14 @@ Executor::State Communicator::progress() noexcept {
   return executor_.progress();
 }
 
+// The request under way ends: all ranks hear why, and the caller's memory is free again.
+Error Communicator::over(const std::string& what) {
+  if (!aborted())
+    abort(fmt::format("{} number {} on rank {} {}", name_of(request_.kind), operation_, index(rank()), what));
+  executor_.stop();
+  return Error(Code::remote, bootstrap_->reason());
+}
+
 Error Communicator::failed() {
   const std::string own = executor_.mismatch();
   // A link that closed says only that its peer is gone, perhaps because of a third rank. The bootstrap soon knows who
@@ -167,21 +202,24 @@ Error Communicator::failed() {
     look_around();
     if (!aborted()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  if (!aborted()) {
-    const std::string text = own.empty() ? executor_.link_failure() : own;
-    abort(fmt::format("{} number {} on rank {}: {}", name_of(request_.kind), operation_, index(rank()), text));
-  }
-  return Error(Code::remote, bootstrap_->reason());
+  return over("failed: " + (own.empty() ? executor_.link_failure() : own));
 }
 
 Error Communicator::timed_out() {
   std::string peers;
   for (const Rank peer : executor_.waiting_for()) peers += fmt::format("{}{}", peers.empty() ? "" : ", ", index(peer));
-  const std::string told =
-      fmt::format("{} number {} on rank {} waited {} s (HOCCL_TIMEOUT) for rank {}", name_of(request_.kind), operation_,
-                  index(rank()), static_cast<double>(config_.timeout.count()) / 1000, peers.empty() ? "?" : peers);
-  abort(told);
-  return Error(Code::remote, told);
+  return over(fmt::format("has not moved for {} s (HOCCL_TIMEOUT) and waits for rank {}",
+                          static_cast<double>(config_.timeout.count()) / 1000, peers.empty() ? "?" : peers));
+}
+
+std::optional<Rank> Communicator::waits_for_leaver() const {
+  for (const Rank peer : executor_.waiting_for())
+    if (bootstrap_->left(peer)) return peer;
+  return std::nullopt;
+}
+
+Error Communicator::left_alone(Rank leaver) {
+  return over(fmt::format("waits for rank {}, which has destroyed its communicator", index(leaver)));
 }
 
 void Communicator::abort(const std::string& reason) noexcept {

@@ -59,8 +59,11 @@ class Communicator {
   Executor::State progress() noexcept;
   // Why progress() failed, as the error that the call ends with; all ranks are told.
   Error failed();
-  // The request has waited too long.
+  // The request has not moved for too long.
   Error timed_out();
+  // A rank that the request waits for has destroyed its communicator.
+  std::optional<Rank> waits_for_leaver() const;
+  Error left_alone(Rank leaver);
 
   // Ends what is under way, from any thread; nothing works afterwards.
   void abort(const std::string& reason) noexcept;
@@ -102,8 +105,10 @@ class Communicator {
   };
 
   void greet();
+  void bind(const PlanKey& key);
   void compare(const std::vector<std::string>& versions, const std::vector<std::string>& knobs) const;
   void ensure_well();
+  Error over(const std::string& what);
   std::size_t transport_to(Rank peer) const;
   void wire(const Program& program);
   void open(const Channel& channel, bool outgoing, std::vector<std::pair<LinkKey, OpenLink>>& fresh);

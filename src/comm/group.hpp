@@ -3,12 +3,19 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "src/comm/wait.hpp"
 
 namespace hoccl {
+
+// Keeps a communicator alive while a group holds calls of it (src/api/handle.hpp).
+class Stay {
+ public:
+  virtual ~Stay() = default;
+};
 
 class Group {
  public:
@@ -21,18 +28,24 @@ class Group {
   // afterwards the thread has a clean group again.
   void end();
 
-  void add(Communicator& comm, const Request& request);
-  // A communicator's creation: all of one group run at once, each on a thread of its own.
-  void add_creation(std::function<void()> create) { creations_.push_back(std::move(create)); }
+  void add(Communicator& comm, const Request& request, std::unique_ptr<Stay> stay);
+  bool holds(const Communicator& comm) const noexcept;
+  // A communicator's creation: all of one group run at once, each on a thread of its own. `drop` undoes what was handed
+  // out early when the group fails before creating anything.
+  void add_creation(std::function<void()> create, std::function<void()> drop);
   // An argument error inside the group: reported again at its end.
   void note(const Error& error);
 
  private:
-  void run_creations();
+  struct Creation {
+    std::function<void()> create, drop;
+  };
+  void run_all();
 
   int depth_ = 0;
   std::vector<Work> works_;
-  std::vector<std::function<void()>> creations_;
+  std::vector<std::unique_ptr<Stay>> stays_;  // one for each of works_
+  std::vector<Creation> creations_;
   std::optional<Error> error_;
 };
 

@@ -2,14 +2,17 @@
 
 #include <sched.h>
 
-#include <thread>
+#include <utility>
 
 #include "src/base/log.hpp"
+#include "src/base/threads.hpp"
 
 namespace hoccl {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int kPassesPerLook = 4096;
 
 void pause_core() noexcept {
 #if defined(__x86_64__)
@@ -31,7 +34,7 @@ class Run {
   bool advance() {
     switch (comm().progress()) {
       case Executor::State::moved:
-        return true;
+        return moved_ = true;
       case Executor::State::idle:
         return false;
       case Executor::State::done:
@@ -44,16 +47,26 @@ class Run {
     return false;
   }
 
-  // Looks at what may end a wait early: an abort, a dead rank, the deadline.
+  // Looks at what may end a wait early: an abort, a dead rank, one that left, the deadline. A deadline counts from when
+  // something last moved.
   void look_around(Clock::time_point now) {
     comm().look_around();
+    if (std::exchange(moved_, false)) still_since_ = now;
+    const auto still = now - still_since_;
     if (comm().aborted())
       end(comm().failed());
-    else if (comm().timeout().count() > 0 && now - started_ > comm().timeout())
+    else if (comm().timeout().count() > 0 && still > comm().timeout())
       end(comm().timed_out());
+    else if (still > kFarewell)
+      if (const std::optional<Rank> leaver = comm().waits_for_leaver()) end(comm().left_alone(*leaver));
   }
 
  private:
+  // What a rank that left has sent before may still be on its way.
+  static constexpr std::chrono::seconds kFarewell{1};
+
+  // Begins the next request. A plan that is new is wired here, which waits for the other ranks: the thread then drives
+  // this communicator alone (see run).
   void next() {
     while (!over_) {
       if (at_ == work_.requests.size()) {
@@ -61,8 +74,10 @@ class Run {
         return;
       }
       try {
-        comm().start(work_.requests[at_++]);
-        started_ = Clock::now();
+        const Request& request = work_.requests[at_++];
+        comm().prepare(request);
+        comm().start(request);
+        still_since_ = Clock::now();
         return;
       } catch (const Error& e) {
         end(e);
@@ -77,7 +92,8 @@ class Run {
   Work& work_;
   std::size_t at_ = 0;
   bool over_ = false;
-  Clock::time_point started_;
+  bool moved_ = false;  // since the last look around
+  Clock::time_point still_since_;
 };
 
 // Spin a little, then give the core away, then sleep until a peer rings or a descriptor is ready. Giving the core away
@@ -141,51 +157,23 @@ class Patience {
   Clock::time_point yielding_since_;
 };
 
-// Wires what one communicator's requests need. Ranks that fail here are waited for by others, who must be told.
-void prepare(Work& work) {
-  try {
-    for (const Request& request : work.requests) work.comm->prepare(request);
-  } catch (const Error& e) {
-    work.error = e;
-    work.comm->abort(e.what());
-  }
-}
-
-// A request that no schedule serves is refused on every rank alike, before anybody waits for anybody.
-bool needs_wiring(Work& work) {
+// A request that no schedule serves is refused on every rank alike, when it is begun; until then it needs no links.
+bool needs_wiring(const Work& work) {
   try {
     for (const Request& request : work.requests)
       if (!work.comm->prepared(request)) return true;
-  } catch (const Error& e) {
-    work.error = e;
+  } catch (const Error&) {
   }
   return false;
 }
 
-// Wiring waits for other ranks. Ranks of one thread wait for each other, so each gets a thread for it.
-void prepare(std::span<Work> works) {
-  std::vector<Work*> unwired;
-  for (Work& work : works)
-    if (needs_wiring(work)) unwired.push_back(&work);
-  if (unwired.size() == 1) return prepare(*unwired.front());
-  std::vector<std::thread> threads;
-  for (Work* work : unwired)
-    threads.emplace_back([work] {
-      log::set_rank(index(work->comm->rank()));
-      prepare(*work);
-    });
-  for (std::thread& thread : threads) thread.join();
-}
-
-}  // namespace
-
-void run(std::span<Work> works) {
-  prepare(works);
+// Drives all communicators until they are over.
+void drive(std::span<Work> works) {
   std::vector<Run> runs;
   runs.reserve(works.size());
-  for (Work& work : works)
-    if (!work.error) runs.emplace_back(work);
+  for (Work& work : works) runs.emplace_back(work);
   Patience patience(runs);
+  int passes = 0;
   for (bool over = false; !over;) {
     bool moved = false;
     over = true;
@@ -198,7 +186,25 @@ void run(std::span<Work> works) {
       patience.moved();
     else if (!over)
       patience.wait();
+    // While one communicator moves, nobody sleeps, and sleeping is where the others' fate is looked at.
+    if (runs.size() > 1 && ++passes % kPassesPerLook == 0)
+      for (Run& r : runs)
+        if (!r.over()) r.look_around(Clock::now());
   }
+}
+
+}  // namespace
+
+void run(std::span<Work> works) {
+  bool wires = false;
+  for (const Work& work : works) wires = wires || needs_wiring(work);
+  if (!wires || works.size() == 1) return drive(works);
+  // Wiring waits for other ranks, who may be ranks of this thread or busy with another communicator of this group: each
+  // communicator goes its own way once, on a thread of its own.
+  run_together(works.size(), [&](std::size_t i) {
+    log::set_rank(index(works[i].comm->rank()));
+    drive(works.subspan(i, 1));
+  });
 }
 
 }  // namespace hoccl

@@ -1,6 +1,8 @@
 #include "src/exec/executor.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "src/plan/interpret.hpp"
 
@@ -55,6 +57,16 @@ const Link* Executor::failed_link() const noexcept {
 std::string Executor::link_failure() const {
   const Link* link = failed_link();
   return link != nullptr ? link->failure() : "";
+}
+
+void Executor::stop() noexcept {
+  if (bound_ == nullptr) return;
+  for (ReceiveLink* link : bound_->takes) link->let_go();
+  // A peer reads for as long as one step takes, or until its next look at the link; this bound is for one that is
+  // stopped.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  for (SendLink* link : bound_->gives)
+    while (!link->take_back() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
 }
 
 std::vector<Rank> Executor::waiting_for() const {

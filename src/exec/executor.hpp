@@ -47,8 +47,9 @@ class HostWorld {
   void bind(const BoundProgram& bound, const Launch& launch);
 
   bool finished(int lane, std::uint32_t steps) const noexcept;
-  bool can_take(int channel) const noexcept {
-    return bound_->takes[static_cast<std::size_t>(channel)]->front() != nullptr;
+  bool can_take(int channel) noexcept {
+    const auto c = static_cast<std::size_t>(channel);
+    return (fronts_[c] = bound_->takes[c]->front()) != nullptr;
   }
   bool can_give(int channel, const Step& step) const noexcept;
   void begin(const Step& step) noexcept;
@@ -82,7 +83,8 @@ class HostWorld {
   Device& device_;
   const BoundProgram* bound_ = nullptr;
   const Launch* launch_ = nullptr;
-  std::vector<Count> tmp_counts_;  // how many elements each block of scratch holds now
+  std::vector<const Slot*> fronts_;  // by incoming channel: the message that can_take() saw
+  std::vector<Count> tmp_counts_;    // how many elements each block of scratch holds now
   bool scales_ = false, divides_ = false;
 
   // The step under way.
@@ -109,6 +111,9 @@ class Executor {
   // Why progress() answered failed: what a message had wrong, or else what a link says.
   const std::string& mismatch() const { return world_.failure(); }
   std::string link_failure() const;
+  // The operation has failed: lets go of all messages, and waits until no peer reads what this rank published, so that
+  // the caller has its memory back. The links are of no use afterwards.
+  void stop() noexcept;
   // The peers whose messages or credits the lanes wait for, for a person who asks why nothing moves.
   std::vector<Rank> waiting_for() const;
 

@@ -8,6 +8,7 @@ void HostWorld::bind(const BoundProgram& bound, const Launch& launch) {
   bound_ = &bound;
   launch_ = &launch;
   lanes.assign(bound.program.lanes.size(), {});
+  fronts_.assign(bound.takes.size(), nullptr);
   tmp_counts_.assign(bound.program.tmp_blocks, Count(0));
   const Reduction& r = launch.reduction;
   const bool averages = reduces(bound.kind) && r.op == Op::avg;
@@ -35,7 +36,7 @@ HostWorld::Extent HostWorld::extent(Place place) const noexcept {
 Count HostWorld::length(const Step& step) const noexcept {
   if (step.with()) return extent(step.with()).count;
   if (step.into() && step.into_space != Space::tmp) return extent(step.into()).count;
-  const Slot* slot = bound_->takes[step.take]->front();
+  const Slot* slot = fronts_[step.take];
   return Count(slot->bytes.value / row(launch_->reduction.type).bytes);
 }
 
@@ -62,7 +63,7 @@ void HostWorld::begin(const Step& step) noexcept {
 }
 
 HostWorld::Value HostWorld::take(int channel) noexcept {
-  sources_[n_sources_++] = bound_->takes[static_cast<std::size_t>(channel)]->front()->data;
+  sources_[n_sources_++] = fronts_[static_cast<std::size_t>(channel)]->data;
   return {};
 }
 
@@ -85,7 +86,7 @@ void HostWorld::give(int channel, Value) noexcept {
 bool HostWorld::check_messages(const Step& step) noexcept {
   const std::int64_t want = bytes_of(count_, launch_->reduction.type).value;
   for (int i = 0; i < step.takes; ++i) {
-    const Slot& slot = *bound_->takes[static_cast<std::size_t>(step.take + i)]->front();
+    const Slot& slot = *fronts_[static_cast<std::size_t>(step.take + i)];
     const int peer = index(bound_->program.takes[static_cast<std::size_t>(step.take + i)].peer);
     if (slot.tag != launch_->tag)
       failure_ = fmt::format(

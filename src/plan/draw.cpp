@@ -20,12 +20,13 @@ constexpr double kRowHeight = 22, kBoxHeight = 16, kRankGap = 10, kHead = 96, kM
 constexpr double kLetter = 6.2;  // width of a letter at 10 pixels, generously
 
 // By label, in the order of Label: line, box.
-constexpr std::array<std::array<std::string_view, 2>, 5> kColours = {{
+constexpr std::array<std::array<std::string_view, 2>, 6> kColours = {{
     {"#1f6fb2", "#cfe3f5"},
     {"#b5651d", "#f7e0c8"},
     {"#8a2f8f", "#eed3f0"},
     {"#c0262d", "#f8cfd1"},
     {"#2e7d32", "#d0ebd2"},
+    {"#00707a", "#c9eaec"},
 }};
 constexpr std::array<std::string_view, 2> kLocal = {"#555555", "#e6e6e6"};
 

@@ -20,6 +20,7 @@ enum class Label : std::uint8_t {
   partial = 2,  // inside a node: last hop, into the lane that feeds the network
   rail = 3,     // ring between nodes
   gather = 4,   // ring inside a node, finished blocks
+  direct = 5,   // every rank with every other
 };
 std::string_view name_of(Label label);
 

@@ -12,7 +12,7 @@
 namespace hoccl {
 namespace {
 
-constexpr std::array<std::string_view, 5> kLabels = {"ring", "reduce", "partial", "rail", "gather"};
+constexpr std::array<std::string_view, 6> kLabels = {"ring", "reduce", "partial", "rail", "gather", "direct"};
 constexpr std::array<std::string_view, 4> kSpaces = {"none", "in", "out", "tmp"};
 constexpr std::string_view kUnnamed = "-";  // stands for an empty name
 

@@ -5,7 +5,7 @@
 namespace hoccl {
 
 std::span<const Schedule> all_schedules() {
-  static const Schedule list[] = {kHoRing, kRing, kTwoLevel};
+  static const Schedule list[] = {kDirect, kHoRing, kRing, kTwoLevel};
   return list;
 }
 

@@ -5,6 +5,7 @@
 
 namespace hoccl {
 
+extern const Schedule kDirect;
 extern const Schedule kRing;
 extern const Schedule kTwoLevel;
 extern const Schedule kHoRing;

@@ -52,7 +52,7 @@ std::string Facts::describe() const {
     std::int64_t channels = 0, least = INT64_MAX, most = 0;
     int credits = 0;
   };
-  for (const Label label : {Label::ring, Label::reduce, Label::partial, Label::rail, Label::gather}) {
+  for (const Label label : {Label::ring, Label::reduce, Label::partial, Label::rail, Label::gather, Label::direct}) {
     Sum sum;
     for (const ChannelFact& c : channels)
       if (c.label == label) {

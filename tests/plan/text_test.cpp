@@ -130,7 +130,8 @@ TEST_CASE("errors in a plan's text name the line and what is wrong") {
   CHECK(after("parts 1", "parts") == "plan text, line 1: the line ends where the number of parts is expected");
   CHECK(after("rank 1 tmp", "rank 2 tmp") == "plan text, line 9: rank 2 where rank 1 of 2 is expected");
   CHECK(after("ring from", "rang from") ==
-        "plan text, line 3: 'rang' is not a label: one of ring, reduce, partial, rail, gather");
+        "plan text, line 3: 'rang' is not a label: one of ring, reduce, partial, rail, gather, "
+        "direct");
   CHECK(after("credits 2", "credits 256") ==
         "plan text, line 3: '256' is not the number of credits, a number from 0 to 255");
   CHECK(after("give 0 ring to", "give 1 ring to") == "plan text, line 4: channel 1 where channel 0 is expected");

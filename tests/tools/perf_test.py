@@ -91,7 +91,7 @@ class Mistakes(unittest.TestCase):
         self.assertIn("spiral", result.stdout + result.stderr)
         result = perf("all_reduce_perf", "-g", 2, env={"HOCCL_SCHEDULE": "spiral"})
         self.assertNotEqual(result.returncode, 0)
-        self.assertIn("names the schedule spiral, which does not exist; there are: ho_ring, ring, two_level",
+        self.assertIn("names the schedule spiral, which does not exist; there are: direct, ho_ring, ring, two_level",
                       result.stdout + result.stderr)
 
     def test_a_rank_that_never_comes_is_named(self):

@@ -36,6 +36,11 @@ class SharedQueue {
   }
   const QueueLayout& layout() const { return layout_; }
 
+  // What is published belongs to the giver's caller, who gets it back when an operation fails. Dekker: the taker says
+  // that it reads and then looks at `taken_back`; the giver sets that and then looks at `reading`. All four are
+  // seq_cst, so either the taker sees that it must not begin, or the giver sees that it must wait.
+  std::atomic<bool> reading{false}, taken_back{false};
+
  private:
   struct Free {
     void operator()(std::byte* data) const { std::free(data); }
@@ -100,6 +105,11 @@ class LocalSend final : public SendLink, private Direct {
   void commit(Bytes bytes, std::uint32_t tag) noexcept override { give(nullptr, bytes, tag); }
   bool drained() noexcept override { return producer_.all_released(); }
   Direct* direct() noexcept override { return this; }
+  bool take_back() noexcept override {
+    if (!queue_) return true;
+    queue_->taken_back.store(true);
+    return producer_.all_released() || !queue_->reading.load();
+  }
 
  private:
   bool ready() noexcept override { return producer_.has_credit(); }
@@ -121,7 +131,8 @@ class LocalSend final : public SendLink, private Direct {
 class LocalReceive final : public ReceiveLink {
  public:
   LocalReceive(const LinkSpec& spec, RemoteBell& bell)
-      : bell_(bell),
+      : peer_(spec.peer),
+        bell_(bell),
         queue_(std::make_shared<SharedQueue>(spec.slot, spec.credits)),
         token_(MeetingTable::of_process().enter(queue_)),
         consumer_(queue_->layout()) {}
@@ -132,7 +143,12 @@ class LocalReceive final : public ReceiveLink {
   std::string route() const override { return "local"; }
 
   const Slot* front() noexcept override {
-    if (!consumer_.has_message()) return nullptr;
+    if (failed_ || !consumer_.has_message()) return nullptr;
+    if (!reading_) queue_->reading.store(reading_ = true);
+    if (queue_->taken_back.load()) {
+      let_go();
+      return nullptr;
+    }
     const SlotHead& head = consumer_.head();
     // Takers only read; the slot's pointer is not const because other transports let the taker write there.
     front_.data = head.place != nullptr ? const_cast<std::byte*>(head.place) : consumer_.slot();
@@ -143,11 +159,21 @@ class LocalReceive final : public ReceiveLink {
   void release() noexcept override {
     count(Bytes(consumer_.head().bytes));
     consumer_.release();
+    queue_->reading.store(reading_ = false);
     bell_.ring();
+  }
+  void let_go() noexcept override {
+    failed_ = true;
+    queue_->reading.store(reading_ = false);
+  }
+  std::string failure() const override {
+    return failed_ ? fmt::format("rank {}, a thread of this process, ended its operation", index(peer_)) : "";
   }
 
  private:
+  Rank peer_;
   RemoteBell& bell_;
+  bool reading_ = false;  // what the queue's flag says
   std::shared_ptr<SharedQueue> queue_;
   std::uint64_t token_;
   QueueConsumer consumer_;
