@@ -49,12 +49,20 @@ extern "C" {
  * from any thread at any time. */
 typedef struct ncclComm* ncclComm_t;
 
+/* The enumerations are 4-byte integers. In C++ any int may be passed, so that a wrong one is an error of the call and
+ * not undefined behaviour of the caller. */
+#ifdef __cplusplus
+#define NCCL_INT : int
+#else
+#define NCCL_INT
+#endif
+
 /* How the ranks of a new communicator find each other. The bytes may be copied, stored and sent as they are. */
 typedef struct {
   char internal[NCCL_UNIQUE_ID_BYTES];
 } ncclUniqueId;
 
-typedef enum {
+typedef enum NCCL_INT {
   ncclSuccess = 0,
   ncclUnhandledCudaError = 1, /* a CUDA call failed */
   ncclSystemError = 2,        /* the system refused: memory, descriptors, sockets, a wait that ran out of time */
@@ -67,7 +75,7 @@ typedef enum {
 } ncclResult_t;
 
 /* Element types. The 8-bit floats are the OCP formats; e4m3 has no infinity. */
-typedef enum {
+typedef enum NCCL_INT {
   ncclInt8 = 0,
   ncclChar = 0,
   ncclUint8 = 1,
@@ -91,7 +99,7 @@ typedef enum {
 /* How elements are combined. Integer sums and products wrap around. ncclAvg multiplies each floating-point input by
  * 1/n and adds; for integers it adds and divides the sum by n, rounding towards zero. A NaN makes any result NaN,
  * also of ncclMax and ncclMin. */
-typedef enum {
+typedef enum NCCL_INT {
   ncclSum = 0,
   ncclProd = 1,
   ncclMax = 2,
@@ -128,13 +136,15 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
 ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
 
 /* Frees a communicator whose operations have finished. NULL is ncclSuccess. ncclInvalidArgument: not a live
- * communicator, for instance destroyed already. */
+ * communicator, for instance destroyed already (a handle may name a new communicator once 64 others were destroyed).
+ * ncclInvalidUsage: the open group of this thread holds calls of it. Ranks that still wait for this one get an error.
+ */
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t pncclCommDestroy(ncclComm_t comm);
 
 /* Ends whatever the communicator is doing, here and on its other ranks, and frees it. May be called while another
- * thread is inside one of its calls, which then returns an error. NULL is ncclSuccess. ncclInvalidArgument: not a
- * live communicator. */
+ * thread is inside one of its calls, which then returns an error; not before its creation has returned. NULL is
+ * ncclSuccess. ncclInvalidArgument: not a live communicator. */
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t pncclCommAbort(ncclComm_t comm);
 
@@ -168,8 +178,8 @@ const char* pncclGetLastError(ncclComm_t comm);
 /* The element-wise reduction of all ranks' sendbuff, in every rank's recvbuff; all ranks get the same bits.
  * sendbuff, recvbuff: count elements. In place: recvbuff == sendbuff; any other overlap is not allowed. count 0 does
  * nothing, whatever the pointers. ncclInvalidArgument: a NULL pointer, an unknown type or operation, not a live
- * communicator. ncclInvalidUsage: the ranks called different things. ncclRemoteError, ncclSystemError: a rank or
- * the network failed, or HOCCL_TIMEOUT passed. */
+ * communicator. ncclRemoteError: the ranks called different things, a rank or the network failed, or nothing moved for
+ * HOCCL_TIMEOUT. */
 ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream);
 ncclResult_t pncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
