@@ -404,18 +404,20 @@ TEST_CASE("a communicator cannot be destroyed by the thread whose open group hol
 TEST_CASE("ranks may group calls that others make one by one") {
   const Comms a(2), b(2);
   std::vector<float> small(4, 1.0f), large(2 << 18, 1.0f);
+  ncclResult_t result = ncclSuccess;  // of the thread: Catch2 asserts in one thread only
   std::thread grouped([&] {
     ncclGroupStart();
     ncclAllReduce(&small[0], &small[0], 1, ncclFloat, ncclSum, a[0], nullptr);
     ncclAllReduce(&small[1], &small[1], 1, ncclFloat, ncclSum, b[0], nullptr);
     ncclAllReduce(large.data(), large.data(), 1 << 18, ncclFloat, ncclSum, a[0], nullptr);
-    CHECK(ncclGroupEnd() == ncclSuccess);
+    result = ncclGroupEnd();
   });
   CHECK(ncclAllReduce(&small[2], &small[2], 1, ncclFloat, ncclSum, a[1], nullptr) == ncclSuccess);
   float* const half = large.data() + (1 << 18);
   CHECK(ncclAllReduce(half, half, 1 << 18, ncclFloat, ncclSum, a[1], nullptr) == ncclSuccess);
   CHECK(ncclAllReduce(&small[3], &small[3], 1, ncclFloat, ncclSum, b[1], nullptr) == ncclSuccess);
   grouped.join();
+  CHECK(result == ncclSuccess);
   for (const float v : small) CHECK(v == 2.0f);
   CHECK((large.front() == 2.0f && large.back() == 2.0f));
 }

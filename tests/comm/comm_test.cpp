@@ -97,7 +97,7 @@ TEST_CASE("payload counters show exactly the blocks that the plan states") {
       if (t.outgoing && comm.groups().node_of(t.peer) != comm.groups().node_of(comm.rank())) {
         leaving[comm.groups().node_of(comm.rank())] += t.traffic.bytes;
         rail[static_cast<std::size_t>(index(comm.rank()))] += t.traffic.bytes;
-        CHECK(t.transport == "tcp");
+        require(t.transport == "tcp", Code::internal, "a link between nodes runs over {}", t.transport);
       }
   });
   REQUIRE(first_error(errors) == "");
@@ -205,7 +205,7 @@ TEST_CASE("unequal nodes run the flat ring, exactly") {
   TeamSpec spec{1, 5};
   spec.tweak = [](Config& config, int rank) { config.host_id = rank < 3 ? "a" : "b"; };
   const auto errors = Team::run(spec, [](Communicator& comm) {
-    REQUIRE(comm.groups().describe() == "2 nodes of 3, 2 ranks");
+    require(comm.groups().describe() == "2 nodes of 3, 2 ranks", Code::internal, "{}", comm.groups().describe());
     for (const Kind kind : kKinds) check_collective(comm, kind, 1001, false);
   });
   CHECK(first_error(errors) == "");
