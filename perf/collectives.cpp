@@ -57,14 +57,13 @@ std::vector<long long> sizes(const Options& o) {
 // What the library would run, for the counters' heading and the streams of the bound.
 struct Choice {
   std::string name;
-  int streams = 1;
+  int parts = 1, streams = 1;
 };
 Choice choice(const Options& o, const Crew& crew, int schedule, const Shape& shape, const NamedType& type) {
   char name[64] = "";
-  int parts = 0;
   Choice c;
   must(hocclCommChoice(crew.comm(schedule, 0), o.collective_name.c_str(), shape.count, type.type, name, sizeof name,
-                       &parts, &c.streams),
+                       &c.parts, &c.streams),
        "hocclCommChoice");
   c.name = name;
   return c;
@@ -96,6 +95,15 @@ class Run {
     table_.note(line);
   }
 
+  void note_cut(long long size, const NamedType& type) {
+    const std::string cut = "size " + std::to_string(size) + " is cut to 0: ";
+    if (o_.collective == Collective::all_reduce)
+      table_.note(cut + "an element of " + type.name + " has " + std::to_string(type.bytes) + " bytes");
+    else
+      table_.note(cut + "each of " + std::to_string(o_.world()) + " ranks has a multiple of 16 bytes of it, so -b " +
+                  std::to_string(16 * o_.world()) + " is the least");
+  }
+
   void prepare_bound() {
     int streams = 1;
     for (std::size_t s = 0; s < o_.schedules.size(); ++s)
@@ -108,6 +116,7 @@ class Run {
   void row(long long size, const NamedType& type, const NamedOp& op) {
     const Shape shape = bench_.shape(size, type);
     table_.progress(o_.collective_name + ": " + std::to_string(shape.size) + " bytes " + type.name + " " + op.name);
+    if (size > 0 && shape.size == 0) note_cut(size, type);
     bench_.load(shape);
     if (bound_ != nullptr)
       compare(o_, bench_, *bound_, table_, shape, type, op);
@@ -115,7 +124,10 @@ class Run {
       single(shape, type, op);
     if (!o_.counters) return;
     const int made = std::max<int>(static_cast<int>(o_.schedules.size()), 1);
-    for (int s = 0; s < made; ++s) bench_.counted(s, choice(o_, crew_, s, shape, type).name);
+    for (int s = 0; s < made; ++s) {
+      const Choice c = choice(o_, crew_, s, shape, type);
+      bench_.counted(s, c.name, c.parts);
+    }
   }
 
   void single(const Shape& shape, const NamedType& type, const NamedOp& op) {

@@ -12,6 +12,8 @@
 
 namespace perf {
 
+constexpr int kBatches = 5;
+
 double median(std::vector<double> values);
 
 // Times, checks and prints one size for every named schedule. bench is loaded. All crews at once.

@@ -9,7 +9,7 @@
 namespace perf {
 
 void die(const std::string& why) {
-  std::fprintf(stderr, "perf: %s\n", why.c_str());
+  std::fprintf(stderr, HOCCL_PERF_COLLECTIVE "_perf: %s\n", why.c_str());
   std::fflush(nullptr);
   _exit(1);  // other threads may be inside the library, so nothing is torn down
 }
@@ -36,10 +36,11 @@ Place Crew::place(int i) const {
   return p;
 }
 
-void Crew::together(const std::function<ncclResult_t(int)>& call, const char* name) const {
-  if (ranks_ == 1) return must(call(0), name);
+void Crew::together(const std::function<ncclResult_t(int)>& call, const char* name, int times) const {
+  if (ranks_ == 1 && times == 1) return must(call(0), name);
   must(ncclGroupStart(), "ncclGroupStart");
-  for (int i = 0; i < ranks_; ++i) must(call(i), name);
+  for (int k = 0; k < times; ++k)
+    for (int i = 0; i < ranks_; ++i) must(call(i), name);
   must(ncclGroupEnd(), name);
 }
 

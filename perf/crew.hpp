@@ -38,8 +38,8 @@ class Crew {
   ncclComm_t comm(int schedule, int i) const { return comms_[static_cast<std::size_t>(schedule * ranks_ + i)]; }
   Place place(int i) const;
 
-  // Calls one collective for each rank of this thread, as a group when there are several.
-  void together(const std::function<ncclResult_t(int i)>& call, const char* name) const;
+  // Calls one collective for each rank of this thread, `times` times over; as one group when that is several calls.
+  void together(const std::function<ncclResult_t(int i)>& call, const char* name, int times = 1) const;
 
   void meet() const { total(0); }
   double largest(double mine) const;

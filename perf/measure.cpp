@@ -123,7 +123,7 @@ Bench::Call Bench::call(int i, bool in_place) const {
   }
 }
 
-void Bench::run(int schedule, bool in_place) const {
+void Bench::run(int schedule, bool in_place, int operations) const {
   crew_.together(
       [&](int i) {
         const Call c = call(i, in_place);
@@ -137,16 +137,16 @@ void Bench::run(int schedule, bool in_place) const {
             return ncclAllReduce(c.send, c.receive, shape_.count, type_.type, op_.op, comm, nullptr);
         }
       },
-      options_.collective_name.c_str());
+      options_.collective_name.c_str(), operations);
 }
 
 double Bench::timed(int schedule, bool in_place, int iterations) {
   using Clock = std::chrono::steady_clock;
   crew_.meet();
   const Clock::time_point begin = Clock::now();
-  for (int k = 0; k < iterations; ++k) run(schedule, in_place);
+  for (int k = 0; k < iterations; ++k) run(schedule, in_place, options_.aggregate);
   const std::chrono::duration<double, std::micro> elapsed = Clock::now() - begin;
-  return crew_.largest(elapsed.count() / iterations);
+  return crew_.largest(elapsed.count() / iterations / options_.aggregate);
 }
 
 void Bench::refill(int i, bool in_place) {
@@ -187,7 +187,21 @@ long long Bench::checked(int schedule, bool in_place) {
   return crew_.total(found);
 }
 
-void Bench::counted(int schedule, const std::string& name) {
+// "14 shares"; with "about" where shares are not all of one size or one was sent in part.
+std::string Bench::in_shares(long long bytes) const {
+  const long long n = crew_.world();
+  if (shape_.size == 0) return "0 shares";
+  if (bytes * n % shape_.size == 0) {
+    const long long shares = bytes * n / shape_.size;
+    return std::to_string(shares) + (shares == 1 ? " share" : " shares");
+  }
+  char text[48];
+  std::snprintf(text, sizeof text, "about %.2f shares",
+                static_cast<double>(bytes) * static_cast<double>(n) / static_cast<double>(shape_.size));
+  return text;
+}
+
+void Bench::counted(int schedule, const std::string& name, int parts) {
   std::vector<RankMoved> mine(static_cast<std::size_t>(crew_.ranks()));
   crew_.meet();
   for (int i = 0; i < crew_.ranks(); ++i)
@@ -201,26 +215,25 @@ void Bench::counted(int schedule, const std::string& name) {
   }
   const std::vector<RankMoved> all = crew_.gather(mine);
   if (!crew_.prints()) return;
-  const auto blocks = [&](long long bytes) {
-    return shape_.size == 0 ? 0.0 : static_cast<double>(bytes) * crew_.world() / static_cast<double>(shape_.size);
-  };
-  std::printf("# counters of one operation by %s, size %lld, a block is %.6g bytes\n", name.c_str(), shape_.size,
-              static_cast<double>(shape_.size) / crew_.world());
+  std::printf(
+      "# counters of one operation by %s, size %lld: a rank's share of it is %s%lld bytes, cut into %d part%s\n",
+      name.c_str(), shape_.size, shape_.block * crew_.world() == shape_.size ? "" : "at most ", shape_.block, parts,
+      parts == 1 ? "" : "s");
   std::vector<long long> leaving;  // by node
   for (std::size_t r = 0; r < all.size(); ++r)
     for (const Moved* row = all[r].rows; row != all[r].rows + all[r].used; ++row) {
       if (row->messages == 0) continue;
-      std::printf("#   rank %3zu node %2d  %-8.16s %-3s %-13s %12lld bytes = %8.4g blocks in %lld messages\n", r,
-                  all[r].node, row->channel, row->outgoing != 0 ? "out" : "in",
-                  row->between_nodes != 0 ? "between nodes" : "inside node", row->bytes, blocks(row->bytes),
+      std::printf("#   rank %3zu node %2d  %-8.16s %-3s %-13s %12lld bytes = %s in %lld messages\n", r, all[r].node,
+                  row->channel, row->outgoing != 0 ? "out" : "in",
+                  row->between_nodes != 0 ? "between nodes" : "inside node", row->bytes, in_shares(row->bytes).c_str(),
                   row->messages);
       const auto node = static_cast<std::size_t>(all[r].node);
       if (leaving.size() <= node) leaving.resize(node + 1);
       if (row->outgoing != 0 && row->between_nodes != 0) leaving[node] += row->bytes;
     }
   for (std::size_t node = 0; node < leaving.size(); ++node)
-    std::printf("#   node %2zu sends to other nodes %lld bytes = %.4g blocks\n", node, leaving[node],
-                blocks(leaving[node]));
+    std::printf("#   node %2zu sends to other nodes %lld bytes = %s\n", node, leaving[node],
+                in_shares(leaving[node]).c_str());
 }
 
 }  // namespace perf

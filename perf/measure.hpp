@@ -34,12 +34,12 @@ class Bench {
   void load(const NamedType& type, const NamedOp& op);
   void load(const Shape& shape);
 
-  // Microseconds of one iteration, the mean over the iterations, of the slowest rank.
+  // Microseconds of one operation, the mean over the iterations and the operations of each, of the slowest rank.
   double timed(int schedule, bool in_place, int iterations);
   // Elements that differ from what they must be, over all ranks.
   long long checked(int schedule, bool in_place);
-  // Prints what one operation moves, by rank and channel.
-  void counted(int schedule, const std::string& name);
+  // Prints what one operation moves, by rank and channel. parts: that the plan cuts each rank's share into.
+  void counted(int schedule, const std::string& name, int parts);
   double relative_bound() const { return data_->relative_bound(); }
 
  private:
@@ -52,7 +52,8 @@ class Bench {
     std::byte* receive;
   };
   Call call(int i, bool in_place) const;
-  void run(int schedule, bool in_place) const;
+  void run(int schedule, bool in_place, int operations = 1) const;
+  std::string in_shares(long long bytes) const;
   void refill(int i, bool in_place);
   long long wrong(int i, bool in_place) const;
 

@@ -101,6 +101,7 @@ int refuse(const std::string& program, const std::string& why) {
 // What the command line gives as text.
 struct Texts {
   std::string min_bytes = "32M", max_bytes, step_bytes = "1M", type = "float", op = "sum", schedules;
+  int ignored = 0;                               // options of nccl-tests that change nothing here
   std::string rank = "0", world_size = "1", id;  // from the launcher
 };
 
@@ -116,11 +117,19 @@ void declare(CLI::App& app, Options& o, Texts& t) {
   app.add_option("-n,--iters", o.iterations, "timed iterations; with --schedule, spread over the batches (20)")
       ->check(natural);
   app.add_option("-w,--warmup_iters", o.warmup, "iterations before, not timed (1)")->check(from_zero);
+  app.add_option("-m,--agg_iters", o.aggregate, "operations that each iteration launches as one group (1)")
+      ->check(many);
   app.add_option("-c,--check", o.checks, "checked iterations of each row, 0 for none (1)")->check(from_zero);
   app.add_option("-o,--op", t.op, "operation: " + names_of(kOps) + " (sum)")->check(one_of(kOps));
   app.add_option("-d,--datatype", t.type, "element type: " + names_of(kTypes) + " (float)")->check(one_of(kTypes));
   app.add_option("-g,--ngpus", o.ranks_per_thread, "ranks of each thread (1)")->check(many);
   app.add_option("-t,--nthreads", o.threads, "threads of each process (1)")->check(many);
+  const CLI::Validator either = CLI::Range(0, 1).description(""), root = CLI::Range(0, 0).description("");
+  app.add_option("-z,--blocking", t.ignored, "0 or 1, no effect here: every call blocks until it is complete")
+      ->check(either);
+  app.add_option("-p,--parallel_init", t.ignored, "0 or 1, no effect here: threads always join at the same time")
+      ->check(either);
+  app.add_option("-r,--root", t.ignored, "0, no effect here: this collective has no root")->check(root);
   app.add_option("--schedule", t.schedules, "run these schedules in turn (A B A B), compare them, with the bound");
   app.add_flag("--counters", o.counters, "payload bytes of one operation, by rank and channel");
   // From the launcher; an empty group keeps them out of the help.

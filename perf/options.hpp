@@ -27,6 +27,7 @@ struct Options {
   long long min_bytes = 32 << 20, max_bytes = 32 << 20, step_bytes = 1 << 20;
   long long step_factor = 1;  // above 1: sizes are multiplied, step_bytes is not used
   int iterations = 20, warmup = 1, checks = 1;
+  int aggregate = 1;  // operations launched as one group by each timed iteration
   int threads = 1, ranks_per_thread = 1;
   std::vector<NamedType> types;
   std::vector<NamedOp> ops;

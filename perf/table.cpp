@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "perf/compare.hpp"
+
 namespace perf {
 namespace {
 
@@ -38,12 +40,21 @@ void Table::header(const Crew& crew) const {
   int version = 0;
   must(ncclGetVersion(&version), "ncclGetVersion");
   const Options& o = options_;
-  std::printf("# %s_perf, HOCCL %s, interface of NCCL %d\n", o.collective_name.c_str(), hocclVersion(), version);
-  std::printf("# nThread %d nGpus %d minBytes %lld maxBytes %lld step: %lld(%s) warmup iters: %d iters: %d check: %d\n",
-              o.threads, o.ranks_per_thread, o.min_bytes, o.max_bytes, o.step_factor > 1 ? o.step_factor : o.step_bytes,
-              o.step_factor > 1 ? "factor" : "bytes", o.warmup, o.iterations, o.checks);
-  std::printf("# time: of one iteration, %s, of the slowest rank\n",
-              o.schedules.empty() ? "the mean" : "the mean of a batch, the median of the batches");
+  std::printf("# %s_perf, HOCCL %s, NCCL %d.%d.%d interface\n", o.collective_name.c_str(), hocclVersion(),
+              version / 10000, version / 100 % 100, version % 100);
+  std::printf(
+      "# nThread %d nGpus %d minBytes %lld maxBytes %lld step: %lld(%s) warmup iters: %d iters: %d agg iters: %d "
+      "check: %d\n",
+      o.threads, o.ranks_per_thread, o.min_bytes, o.max_bytes, o.step_factor > 1 ? o.step_factor : o.step_bytes,
+      o.step_factor > 1 ? "factor" : "bytes", o.warmup, o.iterations, o.aggregate, o.checks);
+  if (o.schedules.empty())
+    std::printf("# time: of one operation, the mean, of the slowest rank\n");
+  else
+    std::printf(
+        "# time: of one operation, of the slowest rank: median (least to most) of the means of %d batches\n"
+        "# bound: what moving the bytes that must move takes here by plain %s; bound/time: 1 is as fast as that\n"
+        "# A/B: time of A / time of B: so many times as fast as A is B\n",
+        kBatches, crew.place(0).nodes > 1 ? "TCP streams" : "copies");
   std::printf("#\n# Using ranks\n");
   for (std::size_t r = 0; r < all.size(); ++r)
     std::printf("#  Rank %3zu Group  0 Pid %6d Thread %2d on %10s node %2d local %2d\n", r, all[r].pid, all[r].thread,
@@ -64,8 +75,12 @@ void Table::row(const Shape& shape, const NamedType& type, const NamedOp& op, co
   if (prints_) std::printf("%12lld %13zu %9s %7s %7d", shape.size, shape.count, type.name, op.name, -1);
   for (const Half* half : {&out, &in}) {
     const double algorithm = half->time > 0 ? static_cast<double>(shape.size) / half->time / 1e3 : 0;  // GB/s
-    bus_sum_ += algorithm * shape.bus_factor;
-    ++bus_count_;
+    for (const std::string& name : {std::string(), schedule}) {
+      Average& average = averages_[name];
+      average.sum += algorithm * shape.bus_factor;
+      ++average.count;
+      if (schedule.empty()) break;
+    }
     if (prints_)
       std::printf("  %8s %7.2f %7.2f %6s", in_microseconds(half->time).c_str(), algorithm, algorithm * shape.bus_factor,
                   options_.checks == 0 ? "N/A" : std::to_string(half->wrong).c_str());
@@ -97,7 +112,14 @@ void Table::clear_progress() {
 void Table::trailer() const {
   if (!prints_) return;
   std::printf("# Out of bounds values : %lld %s\n", wrong_, wrong_ == 0 ? "OK" : "FAILED");
-  std::printf("# Avg bus bandwidth    : %.6g\n#\n", bus_count_ == 0 ? 0.0 : bus_sum_ / bus_count_);
+  const auto average = [&](const std::string& name) {
+    const auto found = averages_.find(name);
+    return found == averages_.end() ? 0.0 : found->second.sum / found->second.count;
+  };
+  for (const std::string& name : options_.schedules)
+    std::printf("# Avg bus bandwidth of %-10s : %.6g\n", name.c_str(), average(name));
+  std::printf("# Avg bus bandwidth    : %.6g%s\n#\n", average(""),
+              options_.schedules.empty() ? "" : " (over all of these schedules)");
   std::fflush(stdout);
 }
 

@@ -2,8 +2,8 @@
 // With --schedule a fourteenth column names the schedule. All of it on standard output, by rank 0 alone.
 #pragma once
 
+#include <map>
 #include <string>
-#include <vector>
 
 #include "perf/crew.hpp"
 #include "perf/measure.hpp"
@@ -39,8 +39,11 @@ class Table {
   bool prints_;
   bool showing_ = false;
   long long wrong_ = 0;
-  double bus_sum_ = 0;
-  int bus_count_ = 0;
+  struct Average {
+    double sum = 0;
+    int count = 0;
+  };
+  std::map<std::string, Average> averages_;  // bus bandwidth by schedule, of all rows under ""
 };
 
 }  // namespace perf
