@@ -1,6 +1,5 @@
-/* NCCL's interface as HOCCL offers it: same names, numbers and layouts as NCCL 2.28.9, so that a program built against
- * either header runs with either library. C11 and C++, with or without CUDA's headers. hoccl.h holds what this API
- * has no word for.
+/* NCCL's interface as HOCCL offers it: the calls that exist so far, with the names, numbers and layouts of NCCL 2.28.9.
+ * C11 and C++, with or without CUDA's headers. hoccl.h holds what this API has no word for.
  *
  * Words. A *communicator* is one rank's handle to a fixed set of ranks 0 … n-1; ranks may be processes, threads, or
  * several handles of one thread. A *collective* is called by all ranks of a communicator, in the same order, with the
@@ -45,8 +44,8 @@ typedef struct CUstream_st* cudaStream_t;
 extern "C" {
 #endif
 
-/* One rank's handle. Used by one thread at a time, except that ncclCommAbort and ncclCommGetAsyncError may be called
- * from any thread at any time. */
+/* One rank's handle. Used by one thread at a time, except that ncclCommAbort, ncclCommGetAsyncError and the questions
+ * (ncclCommCount, …) may be called from any thread at any time. */
 typedef struct ncclComm* ncclComm_t;
 
 /* The enumerations are 4-byte integers. In C++ any int may be passed, so that a wrong one is an error of the call and
@@ -65,11 +64,11 @@ typedef struct {
 typedef enum NCCL_INT {
   ncclSuccess = 0,
   ncclUnhandledCudaError = 1, /* a CUDA call failed */
-  ncclSystemError = 2,        /* the system refused: memory, descriptors, sockets, a wait that ran out of time */
+  ncclSystemError = 2,        /* the system refused: memory, descriptors, sockets */
   ncclInternalError = 3,      /* a mistake in the library */
   ncclInvalidArgument = 4,    /* one argument cannot be right */
-  ncclInvalidUsage = 5,       /* the call does not fit the state, the group, or what other ranks do */
-  ncclRemoteError = 6,        /* another rank failed or went away */
+  ncclInvalidUsage = 5,       /* the call does not fit the state or the group, or ranks are set differently */
+  ncclRemoteError = 6,        /* another rank failed, went away, did not come in time, or calls something else */
   ncclInProgress = 7,         /* not finished yet, not an error */
   ncclNumResults = 8
 } ncclResult_t;
@@ -176,10 +175,10 @@ const char* ncclGetLastError(ncclComm_t comm);
 const char* pncclGetLastError(ncclComm_t comm);
 
 /* The element-wise reduction of all ranks' sendbuff, in every rank's recvbuff; all ranks get the same bits.
- * sendbuff, recvbuff: count elements. In place: recvbuff == sendbuff; any other overlap is not allowed. count 0 does
- * nothing, whatever the pointers. ncclInvalidArgument: a NULL pointer, an unknown type or operation, not a live
- * communicator. ncclRemoteError: the ranks called different things, a rank or the network failed, or nothing moved for
- * HOCCL_TIMEOUT. */
+ * sendbuff, recvbuff: count elements. In place: recvbuff == sendbuff; any other overlap is not allowed. count 0
+ * moves nothing and waits for nobody, whatever the pointers. ncclInvalidArgument: a NULL pointer, an unknown type or
+ * operation, not a live communicator. ncclRemoteError: the ranks called different things, a rank or the network failed,
+ * or nothing moved for HOCCL_TIMEOUT. */
 ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream);
 ncclResult_t pncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,

@@ -14,6 +14,7 @@ Config configured() {
   Config config = read_config();
   log::configure(config);
   static const bool told = [] {
+    log::version("HOCCL version " HOCCL_VERSION ", NCCL {}.{}.{} interface", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
     for (const std::string& line : unknown_knobs()) log::warn("config", "{}", line);
     return true;
   }();

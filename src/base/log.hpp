@@ -22,6 +22,11 @@ void set_rank(int rank) noexcept;
 
 void write(LogLevel level, std::string_view part, std::string_view message);
 
+// Said from NCCL_DEBUG=VERSION on.
+template <class... Args>
+void version(fmt::format_string<Args...> text, Args&&... args) {
+  if (enabled(LogLevel::version)) write(LogLevel::version, "library", fmt::format(text, std::forward<Args>(args)...));
+}
 template <class... Args>
 void warn(std::string_view part, fmt::format_string<Args...> text, Args&&... args) {
   if (enabled(LogLevel::warn)) write(LogLevel::warn, part, fmt::format(text, std::forward<Args>(args)...));

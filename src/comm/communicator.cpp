@@ -124,8 +124,20 @@ void Communicator::prepare(const Request& request) {
   try {
     bind(key);
   } catch (const Error& e) {
-    abort(e.what());  // the others wait for this rank to wire
-    throw;
+    // The others wait for this rank to wire; or one of them failed first, and its reason is the better one.
+    listen_for_reason();
+    const bool told = aborted();
+    abort(fmt::format("preparing {} on rank {}: {}", name_of(request.kind), index(rank()), e.what()));
+    throw Error(told ? Code::remote : e.code(), bootstrap_->reason());
+  }
+}
+
+// A link that closed, or a peer that cannot be reached, says only that somebody is gone, perhaps because of a third
+// rank. The bootstrap soon knows who ended first: all ranks then tell the same story.
+void Communicator::listen_for_reason() {
+  for (int i = 0; i < 30 && !aborted(); ++i) {
+    look_around();
+    if (!aborted()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 
@@ -138,6 +150,7 @@ void Communicator::bind(const PlanKey& key) {
     require(report.proved(), Code::internal, "the plan of {} does not hold:\n{}", schedule->name, report.describe());
   }
 #endif
+  agree_on(fmt::format("{} by {} in {} part(s)", name_of(kind), schedule->name, parts));
   BoundProgram bound{schedule->program(groups_, collective, parts, rank()), kind, parts, {}, {}};
   wire(bound.program);
   for (const Channel& channel : bound.program.takes)
@@ -148,6 +161,23 @@ void Communicator::bind(const PlanKey& key) {
   log::info("comm", "{} runs {} in {} part(s), {} links are open", name_of(kind), schedule->name, parts, links_.size());
 }
 
+// All ranks must be about to wire the same plan. The same text on every rank: what rank 0 calls against the first rank
+// that calls something else.
+void Communicator::agree_on(const std::string& plan) {
+  std::vector<Blob> all;
+  try {
+    all = bootstrap_->exchange(Writer().put_text(plan).take());
+  } catch (const Error& e) {
+    fail(e.code(), "rank {} calls {}, not all others do: {}; all ranks must make the same calls in the same order",
+         index(rank()), plan, e.what());
+  }
+  const std::string first = Reader(all[0]).get_text();
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    const std::string other = Reader(all[r]).get_text();
+    require(other == first, Code::remote, "the ranks call different things: rank 0 {}, rank {} {}", first, r, other);
+  }
+}
+
 void Communicator::reserve_scratch(const Program& program) {
   const Bytes need = kSlot * program.tmp_blocks;
   if (need <= scratch_bytes_) return;
@@ -155,6 +185,11 @@ void Communicator::reserve_scratch(const Program& program) {
   if (scratch_ != nullptr) device_->release(scratch_, scratch_bytes_);
   scratch_ = bigger;
   scratch_bytes_ = need;
+}
+
+void Communicator::skip(const Request&) {
+  ensure_well();
+  ++operation_;
 }
 
 void Communicator::start(const Request& request) {
@@ -196,12 +231,7 @@ Error Communicator::over(const std::string& what) {
 
 Error Communicator::failed() {
   const std::string own = executor_.mismatch();
-  // A link that closed says only that its peer is gone, perhaps because of a third rank. The bootstrap soon knows who
-  // ended first: all ranks then tell the same story.
-  for (int i = 0; i < 30 && own.empty() && !aborted(); ++i) {
-    look_around();
-    if (!aborted()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  if (own.empty()) listen_for_reason();
   return over("failed: " + (own.empty() ? executor_.link_failure() : own));
 }
 

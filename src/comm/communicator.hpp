@@ -56,6 +56,8 @@ class Communicator {
   void prepare(const Request& request);
   // Begins the request, which must be prepared; then progress() until done. One request at a time.
   void start(const Request& request);
+  // A request of no elements: counted, like any other call, and done.
+  void skip(const Request& request);
   Executor::State progress() noexcept;
   // Why progress() failed, as the error that the call ends with; all ranks are told.
   Error failed();
@@ -106,6 +108,8 @@ class Communicator {
 
   void greet();
   void bind(const PlanKey& key);
+  void agree_on(const std::string& plan);
+  void listen_for_reason();
   void compare(const std::vector<std::string>& versions, const std::vector<std::string>& knobs) const;
   void ensure_well();
   Error over(const std::string& what);

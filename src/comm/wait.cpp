@@ -75,6 +75,10 @@ class Run {
       }
       try {
         const Request& request = work_.requests[at_++];
+        if (request.count == Count(0)) {
+          comm().skip(request);
+          continue;
+        }
         comm().prepare(request);
         comm().start(request);
         still_since_ = Clock::now();
@@ -161,7 +165,7 @@ class Patience {
 bool needs_wiring(const Work& work) {
   try {
     for (const Request& request : work.requests)
-      if (!work.comm->prepared(request)) return true;
+      if (request.count > Count(0) && !work.comm->prepared(request)) return true;
   } catch (const Error&) {
   }
   return false;

@@ -39,8 +39,8 @@ void Communicator::open(const Channel& channel, bool outgoing, std::vector<std::
     link.send = transport.open_send(spec, theirs);
   else
     link.receive = transport.open_receive(spec, theirs);
-  log::trace("wiring", "{} rank {}: {} by {}", outgoing ? "to" : "from", index(channel.peer), name_of(channel.label),
-             transport.name());
+  log::info("wiring", "{} rank {}: {} by {}", outgoing ? "to" : "from", index(channel.peer), name_of(channel.label),
+            transport.name());
   fresh.emplace_back(key, std::move(link));
 }
 

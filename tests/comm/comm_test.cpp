@@ -146,6 +146,32 @@ TEST_CASE("ranks that call different things end with an error that says so, and 
   }
 }
 
+TEST_CASE("ranks that begin with different collectives hear the same text, with both") {
+  const auto errors = Team::run({1, 3}, [](Communicator& comm) {
+    std::vector<std::int32_t> in(300, 1), out(300, 0);
+    const Kind kind = comm.rank() == Rank{1} ? Kind::all_gather : Kind::all_reduce;
+    call(comm, {kind, in.data(), out.data(), Count(100), Type::int32, Op::sum});
+  });
+  for (const auto& error : errors) {
+    REQUIRE(error.has_value());
+    CHECK(error->code() == Code::remote);
+    CHECK(std::string(error->what())
+              .find("rank 0 all_reduce by ring in 1 part(s), rank 1 all_gather by ring in 1 part(s)") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a call of no elements waits for nobody, and counts as a call") {
+  const auto errors = Team::run({1, 2}, [](Communicator& comm) {
+    std::int32_t value = 1, sum = 0;
+    if (comm.rank() == Rank{0}) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    call(comm, {Kind::all_reduce, nullptr, nullptr, Count(0), Type::int32, Op::sum});
+    call(comm, {Kind::all_reduce, &value, &sum, Count(1), Type::int32, Op::sum});
+    require(sum == 2, Code::internal, "sum {}", sum);
+  });
+  CHECK(first_error(errors) == "");
+}
+
 TEST_CASE("a rank that never calls is named when the deadline passes") {
   const std::string transport = GENERATE("local", "shm", "tcp");
   const auto errors = Team::run({1, 2, {transport}, {}, std::chrono::milliseconds(800)}, [](Communicator& comm) {
