@@ -17,6 +17,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -389,6 +390,32 @@ std::string find_program(const std::string& name) {
   stop(kNotFound, "program " + name + " not found: neither in the folders of PATH (" + list + ") nor in " + beside);
 }
 
+constexpr double kShortest_s = 0.001, kLongest_s = 1e6;  // of --timeout
+
+// Empty when `text` is a time that --timeout can take. Says no to "nan" and "inf", which are numbers to strtod.
+std::string refusal_of_timeout(const std::string& text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const bool number = error == std::errc() && end == text.data() + text.size();
+  if (number && seconds >= kShortest_s && seconds <= kLongest_s) return "";
+  return "'" + text + "' is not a time: give seconds from 0.001 to 1000000; without the option there is no limit";
+}
+
+// The command line as CLI11 wants it, last word first. MPI's -np, before PROGRAM, becomes -n.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  for (std::size_t i = 0; i < words.size() && words[i].size() > 1 && words[i][0] == '-' && words[i] != "--"; ++i) {
+    if (words[i].rfind("-np", 0) == 0) words[i].erase(2, 1);
+    for (const char* name : {"-n", "--ranks", "--nodes", "--timeout"})
+      if (words[i] == name) {
+        ++i;  // its value
+        break;
+      }
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
 constexpr const char* kExamples = R"(Examples:
   hoccl-run -n 8 --nodes 2 all_reduce_perf -b 8 -e 64M -f 2
                                  8 ranks on 2 pretended nodes of 4: no shared memory between the nodes
@@ -411,17 +438,21 @@ Options read_options(int argc, char** argv) {
   CLI::App app(
       "Starts the ranks of one job on this machine, and ends all of them when one fails.\n"
       "PROGRAM is looked for in PATH, then beside hoccl-run. Options after PROGRAM belong to PROGRAM.");
+  app.name("hoccl-run");
   app.formatter(std::make_shared<Formatter>());
   app.footer(kExamples);
-  app.add_option("-n,--ranks", options.ranks, "number of ranks")->required()->check(CLI::Range(1, 4096));
+  app.add_option("-n,--ranks", options.ranks, "number of ranks; -np N is the same")
+      ->required()
+      ->check(CLI::Range(1, 4096));
   app.add_option("--nodes", options.nodes, "pretend that the ranks are on this many nodes, equally many on each")
       ->check(CLI::Range(1, 4096));
   app.add_option("--timeout", options.timeout_s, "end everything after this many seconds, with status 124")
-      ->check(CLI::Range(0.001, 1e6));
+      ->type_name("SECONDS")
+      ->check(refusal_of_timeout);
   app.add_flag("--tag", options.tag, "put \"[rank] \" before each line; lines of ranks never mix");
   app.prefix_command();
   try {
-    app.parse(argc, argv);
+    app.parse(words_of(argc, argv));
   } catch (const CLI::CallForHelp& help) {
     std::exit(app.exit(help));
   } catch (const CLI::ParseError& error) {

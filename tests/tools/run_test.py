@@ -245,6 +245,18 @@ class Usage(unittest.TestCase):
         self.refuse(2, "--ranks is required", "true")
         self.refuse(2, "--ranks: Value 0 not in range", "-n", 0, "true")
 
+    def test_np_as_mpi_writes_it_is_the_number_of_ranks(self):
+        self.assertEqual(launch("-np", 3, "printf", "x").stdout, "xxx")
+        self.assertEqual(launch("--timeout", 50, "-np", 2, "printf", "x").stdout, "xx")
+        self.assertEqual(launch("-np2", "echo", "-np", "7").stdout, "-np 7\n" * 2)
+        self.refuse(2, "--ranks: Value 0 not in range", "-np", 0, "true")
+
+    def test_a_time_limit_that_is_no_time_is_refused(self):
+        for wrong in ("nan", "-nan", "inf", "-inf", "-1", "0", "1e7", "5s", "soon", ""):
+            self.refuse(2, f"--timeout: '{wrong}' is not a time: give seconds from 0.001 to 1000000",
+                        "-n", 1, "--timeout", wrong, "true")
+        self.assertEqual(launch("-n", 1, "--timeout", "5e1", "true").returncode, 0)
+
     def test_a_program_is_needed(self):
         self.refuse(2, "no PROGRAM given", "-n", 2)
 
