@@ -215,18 +215,19 @@ void Bench::counted(int schedule, const std::string& name, int parts) {
   }
   const std::vector<RankMoved> all = crew_.gather(mine);
   if (!crew_.prints()) return;
+  const long long n = crew_.world();
   std::printf(
-      "# counters of one operation by %s, size %lld: a rank's share of it is %s%lld bytes, cut into %d part%s\n",
-      name.c_str(), shape_.size, shape_.block * crew_.world() == shape_.size ? "" : "at most ", shape_.block, parts,
+      "# counters of one operation by %s, size %lld: a share is size / %lld = %s%lld bytes, cut into %d part%s\n",
+      name.c_str(), shape_.size, n, shape_.size % n == 0 ? "" : "about ", (shape_.size + n / 2) / n, parts,
       parts == 1 ? "" : "s");
   std::vector<long long> leaving;  // by node
   for (std::size_t r = 0; r < all.size(); ++r)
     for (const Moved* row = all[r].rows; row != all[r].rows + all[r].used; ++row) {
       if (row->messages == 0) continue;
-      std::printf("#   rank %3zu node %2d  %-8.16s %-3s %-13s %12lld bytes = %s in %lld messages\n", r, all[r].node,
+      std::printf("#   rank %3zu node %2d  %-8.16s %-3s %-13s %12lld bytes = %s in %lld message%s\n", r, all[r].node,
                   row->channel, row->outgoing != 0 ? "out" : "in",
                   row->between_nodes != 0 ? "between nodes" : "inside node", row->bytes, in_shares(row->bytes).c_str(),
-                  row->messages);
+                  row->messages, row->messages == 1 ? "" : "s");
       const auto node = static_cast<std::size_t>(all[r].node);
       if (leaving.size() <= node) leaving.resize(node + 1);
       if (row->outgoing != 0 && row->between_nodes != 0) leaving[node] += row->bytes;

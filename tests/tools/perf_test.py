@@ -72,11 +72,55 @@ class Tables(unittest.TestCase):
         rows = self.check(result, 2)
         self.assertEqual([row[13] for row in rows], ["ring", "ho_ring"])
         self.assertRegex(result.stdout, r"#.*median")
+        lines = {name: re.search(rf"# {name} +out-of-place (\S+) us \((\S+) to (\S+)\), bound/time", result.stdout)
+                 for name in ("ring", "ho_ring")}
+        for name, line in lines.items():
+            self.assertIsNotNone(line, result.stdout)
+            median, least, most = map(float, line.groups())
+            self.assertTrue(0 < least <= median <= most, line[0])
+            self.assertRegex(result.stdout, rf"# Avg bus bandwidth of {name} +: \d")
+        ratio = re.search(r"# ring/ho_ring out-of-place (\S+), in-place \S+ \(times as fast\)", result.stdout)
+        self.assertIsNotNone(ratio, result.stdout)
+        self.assertAlmostEqual(float(ratio[1]), float(lines["ring"][1]) / float(lines["ho_ring"][1]), delta=0.01)
 
-    def test_counters_show_one_block_a_rail(self):
-        result = perf("all_gather_perf", "--counters", "-b", "64K", "-e", "64K", "-n", 2, ranks=4, nodes=2)
+    def test_without_schedules_there_is_one_average(self):
+        result = perf("all_reduce_perf", "-g", 2, "-b", 1024, "-e", 1024)
+        self.assertEqual(len(re.findall("Avg bus bandwidth", result.stdout)), 1)
+        self.assertRegex(result.stdout, r"# Avg bus bandwidth    : \S+\n")
+
+    def test_counters_show_one_share_a_rail(self):
+        result = perf("all_gather_perf", "--counters", "-b", "64K", "-e", "64K", "-n", 2, ranks=4, nodes=2,
+                      env={"HOCCL_SCHEDULE": "ho_ring"})
         self.check(result, 1)
-        self.assertRegex(result.stdout, r"#.*rail")
+        self.assertIn("a share is size / 4 = 16384 bytes", result.stdout)
+        rails = re.findall(r"#.*rail +out between nodes +(\d+) bytes = (\d+) share in", result.stdout)
+        self.assertEqual(rails, [("16384", "1")] * 4, result.stdout)
+
+    def test_counters_are_whole_bytes_and_count_shares_whatever_the_parts(self):
+        result = perf("all_reduce_perf", "--counters", "-b", "2M", "-e", "2M", "-n", 2, ranks=4, nodes=2,
+                      env={"HOCCL_SCHEDULE": "ring"})
+        self.check(result, 1)
+        self.assertIn("node  0 sends to other nodes 3145728 bytes = 6 shares", result.stdout)
+
+    def test_a_size_that_is_cut_to_0_is_told(self):
+        for program, cut in (("all_reduce_perf", "an element of float has 4 bytes"),
+                             ("all_gather_perf", "-b 32 is the least"), ("reduce_scatter_perf", "-b 32 is the least")):
+            result = perf(program, "-g", 2, "-b", 2, "-e", 64, "-f", 32)
+            rows = self.check(result, 2)
+            self.assertEqual([row[0] for row in rows], ["0", "64"])
+            self.assertRegex(result.stdout, "# size 2 is cut to 0: .*" + cut)
+            self.assertEqual(result.stdout.count("cut to 0"), 1)
+
+    def test_several_operations_in_one_group_are_right(self):
+        for program in PROGRAMS:
+            result = perf(program, "-m", 3, "-b", 8, "-e", "64K", "-f", 64, "-n", 2, ranks=4, nodes=2)
+            self.check(result, 3)
+            self.assertIn("agg iters: 3 ", result.stdout)
+            self.check(perf(program, "-g", 2, "-m", 3, "-b", 1024, "-e", 1024), 1)
+
+    def test_options_of_nccl_tests_without_effect_are_taken(self):
+        self.check(perf("all_reduce_perf", "-g", 2, "-z", 1, "-r", 0, "-p", 1, "-b", 1024, "-e", 1024), 1)
+        self.assertEqual(perf("all_reduce_perf", "-g", 2, "-r", 1).returncode, 2)
 
 
 class Mistakes(unittest.TestCase):
@@ -89,6 +133,7 @@ class Mistakes(unittest.TestCase):
         result = perf("all_reduce_perf", "-g", 2, "--schedule", "spiral")
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("spiral", result.stdout + result.stderr)
+        self.assertRegex(result.stderr, r"(?m)^all_reduce_perf: ")
         result = perf("all_reduce_perf", "-g", 2, env={"HOCCL_SCHEDULE": "spiral"})
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("names the schedule spiral, which does not exist; there are: direct, ho_ring, ring, two_level",
