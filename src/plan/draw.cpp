@@ -1,6 +1,6 @@
 // Plan → SVG. A small world that only counts messages fires every lane that can fire, tick by tick; a tick is a column,
-// a lane a row, a step a box, a message a line from box to box. No clock: the picture shows what waits for what, not
-// how long anything takes. A plan that gets stuck is drawn as far as it comes.
+// a lane a row, a step a box, a message a line from box to box, an `after` a dashed one. No clock: the picture shows
+// what waits for what, not how long anything takes. A plan that gets stuck is drawn as far as it comes.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kDrawnRanks = 64;    // more ranks than this make no picture; the first ones are drawn
 constexpr double kWidest = 12000;  // of the tracks, in pixels; columns get narrower beyond
-constexpr double kRowHeight = 22, kBoxHeight = 16, kRankGap = 10, kHead = 96, kMargin = 16;
+constexpr double kRowHeight = 22, kBoxHeight = 16, kRankGap = 10, kMargin = 16;
+constexpr double kNodeHead = 16, kNodeGap = 12, kLegendY = 78, kLegendRow = 18;
 constexpr double kLetter = 6.2;  // width of a letter at 10 pixels, generously
 
 // By label, in the order of Label: line, box.
@@ -29,6 +30,11 @@ constexpr std::array<std::array<std::string_view, 2>, 6> kColours = {{
     {"#00707a", "#c9eaec"},
 }};
 constexpr std::array<std::string_view, 2> kLocal = {"#555555", "#e6e6e6"};
+constexpr std::array<std::string_view, 2> kBands = {"#edf3f9", "#f8f1e6"};  // of nodes, in turn
+// Attributes of lines. The weights of messages differ from all others, so that pictures can be counted.
+constexpr std::string_view kNear = "stroke-width=\"0.9\" opacity=\"0.55\"";
+constexpr std::string_view kFar = "stroke-width=\"2.2\" opacity=\"0.7\"";
+constexpr std::string_view kWait = "stroke=\"#444444\" stroke-width=\"0.7\" stroke-dasharray=\"3 2\"";
 
 struct Where {
   int rank = 0, lane = 0, step = 0;
@@ -178,17 +184,35 @@ std::string escaped(std::string_view text) {
   return safe;
 }
 
+std::string counted(std::int64_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
+// One entry of the legend: a box in two colours, or a line with these attributes.
+struct Entry {
+  std::array<std::string_view, 2> box;
+  std::string line;
+  std::string words;
+};
+
 class Drawing {
  public:
-  explicit Drawing(const Plan& plan)
+  Drawing(const Plan& plan, std::span<const int> node_of)
       : plan_(plan), firing_(simulate(plan)), ranks_(std::min(static_cast<int>(plan.programs.size()), kDrawnRanks)) {
-    place_rows();
+    if (node_of.size() == plan.programs.size()) node_of_ = node_of;
+    for (int r = 0; r < ranks_; ++r) order_.push_back(r);
+    std::stable_sort(order_.begin(), order_.end(), [&](int a, int z) { return node(a) < node(z); });
     const double ticks = std::max(1, firing_.ticks);
     const double roomy = box_text_width() + 16;
     column_ = std::clamp(kWidest / ticks, 2.0, roomy);
     numbers_ = column_ >= roomy;
-    width_ = std::max(left_ + column_ * ticks + (firing_.stuck > 0 ? 60 : 0), head_width()) + kMargin;
+    left_ = kMargin + std::max(58 + kLetter * static_cast<double>(longest_lane_name()) + 12, 110.0);
+    width_ = std::max(left_ + column_ * ticks + (firing_.stuck > 0 ? 80 : 0), head_width()) + kMargin;
+    place_legend();
+    place_rows();
   }
+
+  std::int64_t stuck() const { return firing_.stuck; }
 
   std::string svg() {
     out_ = fmt::format(
@@ -198,85 +222,158 @@ class Drawing {
         "fill=\"white\"/>\n",
         width_, height_);
     head();
+    bands();
+    axis();
     tracks();
     messages();
+    waits();
     boxes();
     return std::move(out_) + "</svg>\n";
   }
 
  private:
-  void place_rows() {
-    double y = kHead;
+  int node(int rank) const { return node_of_.empty() ? 0 : node_of_[static_cast<std::size_t>(rank)]; }
+  bool crosses(int rank, int peer) const {
+    const bool known = peer >= 0 && peer < static_cast<int>(plan_.programs.size());
+    return known && node(rank) != node(peer);
+  }
+
+  std::size_t longest_lane_name() const {
     std::size_t longest = 0;
-    for (int r = 0; r < ranks_; ++r) {
-      auto& rows = rows_.emplace_back();
-      for (const Lane& lane : program(r).lanes) {
-        rows.push_back(y);
-        y += kRowHeight;
-        longest = std::max(longest, lane.name.size());
+    for (int r = 0; r < ranks_; ++r)
+      for (const Lane& lane : program(r).lanes) longest = std::max(longest, lane.name.size());
+    return longest;
+  }
+
+  // Ranks node by node; a node's head row holds its name.
+  void place_rows() {
+    rows_.resize(order_.size());
+    double y = axis_y_ + 14;
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      const int r = order_[i];
+      if (!node_of_.empty() && (i == 0 || node(order_[i - 1]) != node(r))) {
+        if (!heads_.empty()) y += kNodeGap;
+        heads_.push_back({node(r), y, y});
+        y += kNodeHead;
       }
+      for (std::size_t l = 0; l < program(r).lanes.size(); ++l) {
+        rows_[static_cast<std::size_t>(r)].push_back(y);
+        y += kRowHeight;
+      }
+      if (!heads_.empty()) heads_.back().bottom = y;
       y += kRankGap;
     }
     height_ = y + kMargin;
-    left_ = kMargin + 58 + kLetter * static_cast<double>(longest) + 12;
   }
 
   const Program& program(int rank) const { return plan_.programs[static_cast<std::size_t>(rank)]; }
   double row(int rank, int lane) const { return rows_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(lane)]; }
+  const std::vector<int>& ticks_of(int rank, int lane) const {
+    return firing_.tick[static_cast<std::size_t>(rank)][static_cast<std::size_t>(lane)];
+  }
   double column_of(const Where& w) const {
-    return left_ + column_ * firing_.tick[static_cast<std::size_t>(w.rank)][static_cast<std::size_t>(w.lane)]
-                                         [static_cast<std::size_t>(w.step)];
+    return left_ + column_ * ticks_of(w.rank, w.lane)[static_cast<std::size_t>(w.step)];
   }
   double box_width() const { return numbers_ ? column_ - 12 : column_ * 0.7; }
 
-  // "+12": the block that a step is about, with + when it combines.
-  static std::string box_text(const Step& step) {
+  // "+o12": the block that a step is about, with its space; + when it combines. A space that holds only the rank's own
+  // share is numbered as the whole buffer, so that a block keeps its number on its way.
+  std::string box_text(int rank, const Step& step) const {
     const Place place = step.into() ? step.into() : step.with();
-    return (step.combine ? "+" : "") + (place ? std::to_string(place.block) : std::string());
+    const auto r = static_cast<Rank>(rank);
+    std::string block;
+    if (place.space == Space::in) block = fmt::format("i{}", shared_in(plan_.collective, plan_.parts, r, place.block));
+    if (place.space == Space::out)
+      block = fmt::format("o{}", shared_out(plan_.collective, plan_.parts, r, place.block));
+    if (place.space == Space::tmp) block = fmt::format("t{}", place.block);
+    return (step.combine ? "+" : "") + block;
   }
   double box_text_width() const {
     std::size_t longest = 2;
     for (int r = 0; r < ranks_; ++r)
       for (const Lane& lane : program(r).lanes)
-        for (const Step& step : lane.steps) longest = std::max(longest, box_text(step).size());
+        for (const Step& step : lane.steps) longest = std::max(longest, box_text(r, step).size());
     return kLetter * static_cast<double>(longest) + 4;
   }
 
   std::string title() const {
     return fmt::format(
-        "{} {}: {} ranks, {} {}, {} ticks{}", plan_.schedule, name_of(plan_.collective.kind), plan_.collective.ranks,
-        plan_.parts, plan_.parts == 1 ? "part" : "parts", firing_.ticks,
+        "{} {}: {}, {}, {}{}", plan_.schedule, name_of(plan_.collective.kind), counted(plan_.collective.ranks, "rank"),
+        counted(plan_.parts, "part"), counted(firing_.ticks, "tick"),
         ranks_ < static_cast<int>(plan_.programs.size()) ? fmt::format(" (ranks 0 to {} drawn)", ranks_ - 1) : "");
   }
-  static constexpr std::string_view kExplained =
-      "Box: a step, with the number of its block; + combines; dark frame: writes out. Column: one tick, in which every "
-      "lane "
-      "that can fire does. Line: a message.";
-  double head_width() const { return kMargin + kLetter * static_cast<double>(kExplained.size()); }
+  static constexpr std::array<std::string_view, 2> kExplained = {
+      "Box: a step, with its block (i input, o output, t scratch); + combines; dark frame: writes the output.",
+      "Column: one tick, in which every lane that can fire does; no clock. Line: a message, from its giver to its "
+      "taker."};
+  double head_width() const {
+    const double title_width = 10.5 * static_cast<double>(title().size());  // bold, at 15 pixels
+    return kMargin + std::max(title_width, kLetter * static_cast<double>(kExplained[1].size()));
+  }
 
   void text(double x, double y, std::string_view words, std::string_view more = {}) {
     out_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, more, escaped(words));
   }
 
-  void head() {
-    text(kMargin, 26, title(), "font-size=\"15\" font-weight=\"bold\"");
-    text(kMargin, 46, kExplained, "fill=\"#444444\"");
-    double x = kMargin;
-    for (std::size_t label = 0; label < kColours.size(); ++label)
-      if (uses(static_cast<Label>(label))) x = legend(x, kColours[label], name_of(static_cast<Label>(label)));
-    x = legend(x, kLocal, "no message");
-    if (firing_.stuck > 0)
-      text(x, 70, fmt::format("STUCK: {} steps can never fire", firing_.stuck),
-           "fill=\"#d00000\" font-weight=\"bold\"");
+  template <class What>
+  bool any_step(What what) const {
+    for (const Program& p : plan_.programs)
+      for (const Lane& lane : p.lanes)
+        if (std::any_of(lane.steps.begin(), lane.steps.end(), what)) return true;
+    return false;
   }
 
-  double legend(double x, const std::array<std::string_view, 2>& colours, std::string_view words) {
-    out_ += fmt::format(
-        "<rect x=\"{:.1f}\" y=\"60\" width=\"18\" height=\"12\" rx=\"2\" fill=\"{}\" stroke=\"{}\" "
-        "stroke-width=\"1.5\"/>\n",
-        x, colours[1], colours[0]);
-    text(x + 23, 70, words);
-    return x + 23 + kLetter * static_cast<double>(words.size()) + 18;
+  bool any_crossing() const {
+    for (std::size_t r = 0; r < plan_.programs.size(); ++r)
+      for (const Channel& c : plan_.programs[r].gives)
+        if (crosses(static_cast<int>(r), index(c.peer))) return true;
+    return false;
+  }
+
+  std::vector<Entry> entries() const {
+    std::vector<Entry> all;
+    for (std::size_t label = 0; label < kColours.size(); ++label)
+      if (uses(static_cast<Label>(label)))
+        all.push_back({kColours[label], {}, std::string(name_of(static_cast<Label>(label)))});
+    if (any_step([](const Step& s) { return s.takes == 0 && s.gives == 0; })) all.push_back({kLocal, {}, "no message"});
+    if (any_crossing()) all.push_back({{}, fmt::format("stroke=\"#444444\" {}", kFar), "message between nodes"});
+    if (any_step([](const Step& s) { return s.after_steps != 0; }))
+      all.push_back({{}, std::string(kWait), "waits for that step of its rank (after)"});
+    return all;
+  }
+
+  static double width_of(const Entry& e) { return 23 + kLetter * static_cast<double>(e.words.size()) + 18; }
+
+  // As many rows as the width asks for; the axis comes below.
+  void place_legend() {
+    double x = kMargin, y = kLegendY;
+    for (const Entry& e : entries()) {
+      if (x > kMargin && x + width_of(e) > width_) x = kMargin, y += kLegendRow;
+      legend_.push_back({e, x, y});
+      x += width_of(e);
+    }
+    if (firing_.stuck > 0) stuck_y_ = y += kLegendRow;
+    axis_y_ = y + kLegendRow + 12;
+  }
+
+  void head() {
+    text(kMargin, 26, title(), "font-size=\"15\" font-weight=\"bold\"");
+    for (std::size_t i = 0; i < kExplained.size(); ++i)
+      text(kMargin, 44 + 14 * static_cast<double>(i), kExplained[i], "fill=\"#444444\"");
+    for (const Placed& p : legend_) {
+      if (p.entry.line.empty())
+        out_ += fmt::format(
+            "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"18\" height=\"12\" rx=\"2\" fill=\"{}\" stroke=\"{}\" "
+            "stroke-width=\"1.5\"/>\n",
+            p.x, p.y - 10, p.entry.box[1], p.entry.box[0]);
+      else
+        out_ += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" {}/>\n", p.x, p.y - 4,
+                            p.x + 18, p.y - 4, p.entry.line);
+      text(p.x + 23, p.y, p.entry.words);
+    }
+    if (firing_.stuck > 0)
+      text(kMargin, stuck_y_, fmt::format("STUCK: {} can never fire", counted(firing_.stuck, "step")),
+           "fill=\"#d00000\" font-weight=\"bold\"");
   }
 
   bool uses(Label label) const {
@@ -287,12 +384,34 @@ class Drawing {
                        [&](const Program& p) { return has(p.gives) || has(p.takes); });
   }
 
+  void bands() {
+    for (const NodeHead& h : heads_) {
+      out_ += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"4\" fill=\"{}\"/>\n",
+                          kMargin - 6, h.top - 3, width_ - 2 * kMargin + 12, h.bottom - h.top + 5,
+                          kBands[static_cast<std::size_t>(h.node) % kBands.size()]);
+      text(kMargin, h.top + 9, fmt::format("node {}", h.node), "font-weight=\"bold\" fill=\"#555555\"");
+    }
+  }
+
+  // Ticks are numbered as closely as their numbers fit.
+  void axis() {
+    text(left_ - 10, axis_y_, "firing order, tick", "text-anchor=\"end\" fill=\"#444444\"");
+    const double room = kLetter * static_cast<double>(std::to_string(firing_.ticks).size()) + 8;
+    int every = 1;
+    while (column_ * every < room) every = every % 5 == 0 ? every * 2 : every * 5;
+    for (int tick = 0; tick < firing_.ticks; tick += every)
+      text(left_ + column_ * tick + box_width() / 2, axis_y_, std::to_string(tick),
+           "text-anchor=\"middle\" fill=\"#444444\"");
+  }
+
   void tracks() {
-    for (int r = 0; r < ranks_; ++r) {
+    for (const int r : order_) {
       const std::vector<Lane>& lanes = program(r).lanes;
       if (lanes.empty()) continue;
-      out_ += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#f6f6f6\"/>\n",
-                          kMargin, row(r, 0) - 3, width_ - 2 * kMargin, kRowHeight * static_cast<double>(lanes.size()));
+      out_ += fmt::format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\" opacity=\"0.7\"/>\n", kMargin,
+          row(r, 0) - 3, width_ - 2 * kMargin, kRowHeight * static_cast<double>(lanes.size()),
+          node_of_.empty() ? "#f3f3f3" : "white");
       text(kMargin + 5, row(r, 0) + 12, fmt::format("rank {}", r), "font-weight=\"bold\"");
       for (int l = 0; l < static_cast<int>(lanes.size()); ++l) {
         text(kMargin + 58, row(r, l) + 12, lanes[static_cast<std::size_t>(l)].name, "fill=\"#444444\"");
@@ -302,21 +421,36 @@ class Drawing {
     }
   }
 
+  // From the right side of one box to the left side of another.
+  void line(const Where& from, const Where& to, std::string_view attributes) {
+    out_ += fmt::format("<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" {}/>\n", column_of(from) + box_width(),
+                        row(from.rank, from.lane) + kBoxHeight / 2, column_of(to),
+                        row(to.rank, to.lane) + kBoxHeight / 2, attributes);
+  }
+
   void messages() {
-    for (const Message& m : firing_.messages) {
-      if (m.from.rank >= ranks_ || m.to.rank >= ranks_) continue;
-      out_ += fmt::format(
-          "<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"{}\" stroke-width=\"0.9\" opacity=\"0.55\"/>\n",
-          column_of(m.from) + box_width(), row(m.from.rank, m.from.lane) + kBoxHeight / 2, column_of(m.to),
-          row(m.to.rank, m.to.lane) + kBoxHeight / 2, kColours[static_cast<std::size_t>(m.label) % kColours.size()][0]);
-    }
+    for (const Message& m : firing_.messages)
+      if (m.from.rank < ranks_ && m.to.rank < ranks_)
+        line(m.from, m.to,
+             fmt::format("stroke=\"{}\" {}", kColours[static_cast<std::size_t>(m.label) % kColours.size()][0],
+                         crosses(m.from.rank, m.to.rank) ? kFar : kNear));
+  }
+
+  void waits() {
+    for (const int r : order_)
+      for (int l = 0; l < static_cast<int>(program(r).lanes.size()); ++l)
+        for (int s = 0; s < static_cast<int>(ticks_of(r, l).size()); ++s) {
+          const Step& step = program(r).lanes[static_cast<std::size_t>(l)].steps[static_cast<std::size_t>(s)];
+          if (step.after_steps != 0)  // a step that fired waited for steps that fired
+            line({r, step.after_lane, static_cast<int>(step.after_steps) - 1}, {r, l, s}, kWait);
+        }
   }
 
   void boxes() {
-    for (int r = 0; r < ranks_; ++r)
+    for (const int r : order_)
       for (int l = 0; l < static_cast<int>(program(r).lanes.size()); ++l) {
         const Lane& lane = program(r).lanes[static_cast<std::size_t>(l)];
-        const std::size_t fired = firing_.tick[static_cast<std::size_t>(r)][static_cast<std::size_t>(l)].size();
+        const std::size_t fired = ticks_of(r, l).size();
         for (std::size_t s = 0; s < fired; ++s) box({r, l, static_cast<int>(s)}, lane.steps[s]);
         if (fired < lane.steps.size())
           text(left_ + column_ * firing_.ticks + 4, row(r, l) + 12, fmt::format("stuck at {}", fired),
@@ -340,21 +474,38 @@ class Drawing {
         escaped(fmt::format("rank {} lane {} step {}: {}", where.rank, where.lane, where.step,
                             to_text(program(where.rank), step))),
         x, y, w, kBoxHeight, colours[1], result ? "#222222" : colours[0], result ? 1.4 : 0.8);
-    if (numbers_) text(x + w / 2, y + 12, box_text(step), "text-anchor=\"middle\"");
+    if (numbers_) text(x + w / 2, y + 12, box_text(where.rank, step), "text-anchor=\"middle\"");
     out_ += "</g>\n";
   }
+
+  struct NodeHead {
+    int node;
+    double top, bottom;
+  };
+  struct Placed {
+    Entry entry;
+    double x, y;
+  };
 
   const Plan& plan_;
   Firing firing_;
   int ranks_;
-  std::vector<std::vector<double>> rows_;
+  std::span<const int> node_of_;           // by rank; empty when unknown
+  std::vector<int> order_;                 // drawn ranks from top to bottom
+  std::vector<std::vector<double>> rows_;  // by rank, lane
+  std::vector<NodeHead> heads_;
+  std::vector<Placed> legend_;
   bool numbers_ = true;  // there is room for them in the boxes
-  double left_ = 0, column_ = 0, width_ = 0, height_ = 0;
+  double left_ = 0, column_ = 0, width_ = 0, height_ = 0, axis_y_ = 0, stuck_y_ = 0;
   std::string out_;
 };
 
 }  // namespace
 
-std::string to_svg(const Plan& plan) { return Drawing(plan).svg(); }
+std::string to_svg(const Plan& plan, std::span<const int> node_of, std::int64_t* stuck) {
+  Drawing drawing(plan, node_of);
+  if (stuck != nullptr) *stuck = drawing.stuck();
+  return drawing.svg();
+}
 
 }  // namespace hoccl

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,7 +67,8 @@ std::string to_text(const Program& program, Rank rank);
 std::string to_text(const Program& program, const Step& step);
 Plan parse_plan(std::string_view text);
 
-// Draws lanes as tracks over firing order, one row a lane, messages as lines.
-std::string to_svg(const Plan& plan);
+// Draws lanes as tracks over firing order, one row a lane, messages and waits as lines. node_of[r]: the node of rank r;
+// empty when unknown, and then no nodes are drawn. `stuck` receives how many steps can never fire.
+std::string to_svg(const Plan& plan, std::span<const int> node_of = {}, std::int64_t* stuck = nullptr);
 
 }  // namespace hoccl

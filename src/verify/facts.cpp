@@ -17,6 +17,10 @@ std::int64_t messages_given(const Program& program, std::size_t channel) {
 
 }  // namespace
 
+std::string counted(std::int64_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
 Facts facts_of(const Plan& plan, std::span<const int> node_of) {
   Facts f;
   const int nodes = node_of.empty() ? 0 : 1 + *std::max_element(node_of.begin(), node_of.end());
@@ -35,6 +39,7 @@ Facts facts_of(const Plan& plan, std::span<const int> node_of) {
       const ChannelFact fact{static_cast<Rank>(r), channel.peer, channel.label, channel.credits,
                              messages_given(program, c)};
       f.channels.push_back(fact);
+      if (node_of.empty()) continue;
       const int a = node_of[r], z = node_of[static_cast<std::size_t>(index(channel.peer))];
       if (a == z) continue;
       f.leaving[static_cast<std::size_t>(a)] += fact.messages;
@@ -46,8 +51,8 @@ Facts facts_of(const Plan& plan, std::span<const int> node_of) {
 
 std::string Facts::describe() const {
   std::string text =
-      fmt::format("steps: {} in all, at most {} a rank in at most {} lanes; scratch: at most {} blocks a rank\n", steps,
-                  steps_most, lanes_most, tmp_blocks_most);
+      fmt::format("a round: {} in all, at most {} a rank in at most {}; scratch: at most {} a rank\n",
+                  counted(steps, "step"), steps_most, counted(lanes_most, "lane"), counted(tmp_blocks_most, "block"));
   struct Sum {
     std::int64_t channels = 0, least = INT64_MAX, most = 0;
     int credits = 0;
@@ -62,13 +67,15 @@ std::string Facts::describe() const {
         sum.credits = std::max(sum.credits, c.credits);
       }
     if (sum.channels == 0) continue;
-    text +=
-        fmt::format("channels {:8} {:4}, each {} credits and {} blocks\n", name_of(label), sum.channels, sum.credits,
-                    sum.least == sum.most ? fmt::format("{}", sum.most) : fmt::format("{} to {}", sum.least, sum.most));
+    text += fmt::format("channels {:8} {:4}, each {} and {}\n", name_of(label), sum.channels,
+                        counted(sum.credits, "credit"),
+                        sum.least == sum.most ? counted(sum.most, "block")
+                                              : fmt::format("{} to {}", sum.least, counted(sum.most, "block")));
   }
   if (leaving.size() > 1)
     for (std::size_t node = 0; node < leaving.size(); ++node)
-      text += fmt::format("node {}: {} blocks leave, {} enter\n", node, leaving[node], entering[node]);
+      text += fmt::format("node {}: {} {}, {} enter{}\n", node, counted(leaving[node], "block"),
+                          leaving[node] == 1 ? "leaves" : "leave", entering[node], entering[node] == 1 ? "s" : "");
   return text;
 }
 

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/plan/plan.hpp"
@@ -18,6 +19,9 @@ struct ChannelFact {
   std::int64_t messages = 0;
 };
 
+// "1 step", "2 steps".
+std::string counted(std::int64_t n, std::string_view noun);
+
 struct Facts {
   int lanes_most = 0;                      // of any rank
   std::int64_t steps = 0, steps_most = 0;  // of all ranks; of any rank
@@ -29,7 +33,7 @@ struct Facts {
   std::string describe() const;  // some lines of text
 };
 
-// node_of[r]: the node of rank r.
+// node_of[r]: the node of rank r. Empty when that is unknown: nothing is said of nodes then.
 Facts facts_of(const Plan& plan, std::span<const int> node_of);
 
 }  // namespace hoccl

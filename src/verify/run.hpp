@@ -65,8 +65,9 @@ class Run {
                    here(program().lanes[static_cast<std::size_t>(lane_)].steps[done_of(lane_) % length(lane_)]));
     for (const auto& [key, number] : numbers_)
       if (const auto& left = pipes_[static_cast<std::size_t>(number)].messages; !left.empty() && report_.proved())
-        note("progress", fmt::format("{} messages of channel {} from rank {} to rank {} are never taken", left.size(),
-                                     name_of(std::get<2>(key)), std::get<0>(key), std::get<1>(key)));
+        note("progress", fmt::format("of channel {} from rank {} to rank {}, {} never taken", name_of(std::get<2>(key)),
+                                     std::get<0>(key), std::get<1>(key),
+                                     left.size() == 1 ? "1 message is" : fmt::format("{} messages are", left.size())));
   }
 
  protected:
@@ -85,9 +86,7 @@ class Run {
   int global_lane(int lane) const { return first_lane_[static_cast<std::size_t>(rank_)] + lane; }
   int lanes() const { return static_cast<int>(done_.size()); }
 
-  void note(const char* check, std::string text) {
-    if (report_.findings.size() < 12) report_.findings.push_back({check, std::move(text)});
-  }
+  void note(const char* check, std::string text) { report_.note(check, std::move(text)); }
   std::string here(const Step& step) const {
     return fmt::format("rank {}, lane {}, step {} of round {} ({})", rank_,
                        program().lanes[static_cast<std::size_t>(lane_)].name, done_of(lane_) % length(lane_), round(),

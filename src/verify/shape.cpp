@@ -1,11 +1,13 @@
 // What can be seen without running: channels match on both ends and have one producer and one consumer lane, places
 // exist, parts of steps make sense.
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include <fmt/format.h>
 
+#include "src/verify/facts.hpp"
 #include "src/verify/verify.hpp"
 
 namespace hoccl {
@@ -18,7 +20,8 @@ class Shape {
   void check() {
     const auto ranks = static_cast<std::size_t>(plan_.collective.ranks);
     if (plan_.programs.size() != ranks)
-      return note(fmt::format("{} programs for {} ranks", plan_.programs.size(), ranks));
+      return note(fmt::format("{} for {}", counted(std::ssize(plan_.programs), "program"),
+                              counted(plan_.collective.ranks, "rank")));
     for (std::size_t r = 0; r < ranks; ++r) {
       rank_ = r;
       for (const Step* step : steps_of(plan_.programs[r])) check_step(plan_.programs[r], *step);
@@ -28,9 +31,7 @@ class Shape {
   }
 
  private:
-  void note(std::string text) {
-    if (report_.findings.size() < 12) report_.findings.push_back({"shape", std::move(text)});
-  }
+  void note(std::string text) { report_.note("shape", std::move(text)); }
 
   static std::vector<const Step*> steps_of(const Program& program) {
     std::vector<const Step*> all;
@@ -63,7 +64,7 @@ class Shape {
       if (place && place.block >= blocks_in(place.space, program)) note(where + "names a block that is not there");
     if (s.into_space == Space::in) note(where + "writes the input");
     const int sources = s.takes + (s.with() ? 1 : 0);
-    if (s.combine ? sources < 2 : sources != 1) note(where + fmt::format("has {} sources", sources));
+    if (s.combine ? sources < 2 : sources != 1) note(where + fmt::format("has {}", counted(sources, "source")));
     if (!s.into() && s.gives == 0) note(where + "has no effect");
     if (s.after_steps != 0 &&
         (s.after_lane >= program.lanes.size() || s.after_steps > program.lanes[s.after_lane].steps.size()))

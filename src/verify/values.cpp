@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/base/bytes.hpp"
+#include "src/verify/facts.hpp"
 #include "src/verify/run.hpp"
 
 namespace hoccl {
@@ -121,8 +122,9 @@ class Values : public Run<Values, Symbol> {
                                         want.block));
     const int expected = want.everyone ? plan_.collective.ranks : 1;
     if (have.distinct() != expected || have.contributions != expected)
-      return note("values", fmt::format("{} sums up {} contributions of {} ranks instead of {}", where,
-                                        have.contributions, have.distinct(), expected));
+      return note("values",
+                  fmt::format("{} sums up {} of {} instead of {}", where, counted(have.contributions, "contribution"),
+                              counted(have.distinct(), "rank"), expected));
     if (!want.everyone && have.tree != leaf(want.block, round, want.from).tree)
       return note("values", where + " comes from a wrong rank");
     // All ranks must hold the same bits: equal blocks of equal summation trees.

@@ -24,16 +24,21 @@ struct Finding {
   std::string text;
 };
 
+inline constexpr std::size_t kMostFindings = 12;
+
 struct Report {
   std::vector<Finding> findings;
+  bool more = false;       // further findings were left out
+  int rounds = 0;          // of each run
   std::int64_t steps = 0;  // fired, in both runs
   bool proved() const { return findings.empty(); }
+  void note(std::string check, std::string text);  // keeps at most kMostFindings
   std::string describe() const;
 };
 
 inline constexpr int kMaxVerifiedRanks = 512;
 
-// At most a dozen findings. Throws Error{invalid_usage} above kMaxVerifiedRanks ranks.
+// Throws Error{invalid_usage} above kMaxVerifiedRanks ranks.
 Report verify(const Plan& plan, const VerifyOptions& options);
 
 // The three checks by themselves; each adds to the findings. The two runs require a plan of good shape.

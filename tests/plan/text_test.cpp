@@ -2,6 +2,7 @@
 // Plans as pictures: every step and message of a small plan is in the picture, and a stuck plan says so.
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "src/base/error.hpp"
 #include "src/plan/builder.hpp"
@@ -170,7 +171,14 @@ TEST_CASE("a picture holds every step with its text and every message") {
   CHECK(occurrences(svg, "stroke-width=\"0.9\"") == 2);  // messages
   CHECK(occurrences(svg, ">rank 1</text>") == 1);
   CHECK(occurrences(svg, "swap all_reduce: 2 ranks, 1 part, 2 ticks") == 1);
-  CHECK(occurrences(svg, ">+7</text>") == 2);
+  CHECK(occurrences(svg, ">+o7</text>") == 2);
+  CHECK(occurrences(svg, ">i0</text>") == 2);
+  CHECK(occurrences(svg, ">firing order, tick</text>") == 1);
+  CHECK(occurrences(svg, "stroke-dasharray") == 3);  // two waits, one entry of the legend
+  CHECK(occurrences(svg, ">waits for that step of its rank (after)</text>") == 1);
+  CHECK(occurrences(svg, ">no message</text>") == 0);
+  CHECK(occurrences(svg, ">node 0</text>") == 0);
+  CHECK(occurrences(svg, "between nodes") == 0);
   CHECK(occurrences(svg, "STUCK") == 0);
 }
 
@@ -186,10 +194,54 @@ TEST_CASE("every message of HO-Ring on 2 x 4 ranks is drawn") {
   CHECK(occurrences(svg, "stroke-width=\"0.9\"") == messages);
 }
 
+TEST_CASE("a picture shows the nodes and which messages cross them") {
+  const Groups groups = Groups::even(2, 4);
+  const Plan plan = whole_plan(*find_schedule("ho_ring"), groups, {Kind::all_reduce, 8}, 1);
+  const std::vector<int> node_of = {0, 0, 0, 0, 1, 1, 1, 1};
+  int near = 0, far = 0, waits = 0;
+  for (std::size_t r = 0; r < plan.programs.size(); ++r)
+    for (const Lane& lane : plan.programs[r].lanes)
+      for (const Step& step : lane.steps) {
+        waits += step.after_steps != 0;
+        for (std::size_t i = 0; i < step.gives; ++i)
+          ++(node_of[r] == node_of[static_cast<std::size_t>(index(plan.programs[r].gives[step.give + i].peer))] ? near
+                                                                                                                : far);
+      }
+  REQUIRE(far == 16);  // one block a rail and direction for each half of the all-reduce
+  std::int64_t stuck = -1;
+  const std::string svg = to_svg(plan, node_of, &stuck);
+  CHECK(stuck == 0);
+  CHECK(occurrences(svg, "stroke-width=\"0.9\"") == near);
+  CHECK(occurrences(svg, "stroke-width=\"2.2\"") == far + 1);  // with the legend's entry
+  CHECK(occurrences(svg, "stroke-dasharray") == waits + (waits > 0));
+  CHECK(occurrences(svg, ">node 0</text>") == 1);
+  CHECK(occurrences(svg, ">node 1</text>") == 1);
+  CHECK(occurrences(svg, ">message between nodes</text>") == 1);
+}
+
+TEST_CASE("a picture draws the ranks of a node together, whatever their numbers") {
+  const Plan plan = whole_plan(*find_schedule("ring"), Groups::even(1, 4), {Kind::all_gather, 4}, 1);
+  const std::string svg = to_svg(plan, std::vector<int>{0, 1, 0, 1});
+  std::size_t at = 0;
+  for (const char* next : {">rank 0</text>", ">rank 2</text>", ">rank 1</text>", ">rank 3</text>"}) {
+    at = svg.find(next, at);
+    CHECK(at != std::string::npos);
+  }
+}
+
+TEST_CASE("a picture numbers a rank's own share as the whole buffer") {
+  const std::string gather =
+      to_svg(whole_plan(*find_schedule("two_level"), Groups::even(1, 3), {Kind::reduce_scatter, 3}, 2));
+  for (const char* block : {">+o0<", ">+o1<", ">+o2<", ">+o3<", ">+o4<", ">+o5<"})
+    CHECK(occurrences(gather, block) == 1);
+}
+
 TEST_CASE("a picture of a plan that gets stuck says where") {
   Plan plan = two_ranks();
   plan.programs[0].lanes[0].steps.clear();
-  const std::string svg = to_svg(plan);
+  std::int64_t stuck = 0;
+  const std::string svg = to_svg(plan, {}, &stuck);
+  CHECK(stuck == 2);
   CHECK(occurrences(svg, "STUCK: 2 steps can never fire") == 1);
   CHECK(occurrences(svg, ">stuck at 0</text>") == 2);
 }
