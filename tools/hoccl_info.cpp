@@ -1,5 +1,6 @@
 // hoccl-info says what this build is and what it would use here: version, compiler, kernels, transports, schedules, and
-// every knob with its value and where that comes from. It makes no communicator.
+// every knob with its value and where that comes from. A communicator of one rank is made and ended, so that settings
+// which the library refuses are refused here too, in its own words.
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -9,10 +10,13 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/base/config.hpp"
 #include "src/base/error.hpp"
+#include "src/bootstrap/bootstrap.hpp"
+#include "src/comm/communicator.hpp"
 #include "src/device/device.hpp"
 #include "src/schedules/schedule.hpp"
 #include "topology/identity.hpp"
@@ -95,6 +99,7 @@ int main(int argc, char** argv) {
   Config config;
   try {
     config = read_config();
+    const Communicator alone(std::move(join_threads(1, config.start_timeout).front()), config, 0);
   } catch (const Error& error) {
     std::fprintf(stderr, "hoccl-info: %s\n", error.what());
     status = 1;  // the rest is shown all the same

@@ -34,7 +34,10 @@ class Plan(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "mine.plan")
             self.assertEqual(call("hoccl-plan", "print", *SHAPE, "-o", path)[0], 0)
-            self.assertEqual(call("hoccl-plan", "verify", *SHAPE, "--plan", path)[0], 0)
+            status, report, _ = call("hoccl-plan", "verify", "--plan", path)
+            self.assertEqual(status, 0)
+            self.assertIn(" on 8 ranks (their nodes are unknown), 1 part a block\n", report)
+            self.assertNotIn("node 0", report)
             with open(path) as file:
                 text = file.read()
             self.assertEqual(call("hoccl-plan", "print", "--plan", path)[1], text)
@@ -42,13 +45,13 @@ class Plan(unittest.TestCase):
             self.assertNotEqual(damaged, text)
             with open(path, "w") as file:
                 file.write(damaged)
-            status, report, _ = call("hoccl-plan", "verify", *SHAPE, "--plan", path)
+            status, report, _ = call("hoccl-plan", "verify", "--plan", path)
             self.assertEqual(status, 1)
             self.assertIn("NOT PROVED", report)
             self.assertIn("output block 0", report)
             with open(path, "w") as file:
                 file.write(text.replace("combine", "combined", 1))
-            status, _, error = call("hoccl-plan", "verify", *SHAPE, "--plan", path)
+            status, _, error = call("hoccl-plan", "verify", "--plan", path)
             self.assertEqual(status, 2)
             self.assertRegex(error, r"plan text, line \d+: 'combined")
 
@@ -58,16 +61,56 @@ class Plan(unittest.TestCase):
         self.assertTrue(text.startswith("rank 5 tmp "))
         self.assertEqual(text.count("rank "), 1)
 
+    def test_findings_that_are_left_out_are_told(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".plan") as file:
+            file.write(call("hoccl-plan", "print", *SHAPE)[1].replace("into out:0", "into out:1"))
+            file.flush()
+            report = call("hoccl-plan", "verify", "--plan", file.name)[1]
+            self.assertEqual(report.count("\nvalues: "), 24)
+            self.assertEqual(report.count("\nand more: the first 12 are shown\n"), 2)
+            file.seek(0)
+            file.truncate()
+            small = call("hoccl-plan", "print", "--schedule", "ring", "--nodes", "1", "--ranks-per-node", "2")[1]
+            file.write(small.replace("with in:1 give", "with in:0 give", 1))
+            file.flush()
+            report = call("hoccl-plan", "verify", "--plan", file.name)[1]
+            self.assertIn("combines different blocks", report)
+            self.assertNotIn("and more", report)
+
+    def test_numbers_of_one_are_singular_and_the_steps_fired_are_explained(self):
+        text = call("hoccl-plan", "verify", "--schedule", "ring", "--nodes", "1", "--ranks-per-node", "2")[1]
+        self.assertIn("out of place: proved (24 steps fired: 2 rounds, value run and order run)\n", text)
+        self.assertIn("a round: 6 steps in all, at most 3 a rank in at most 1 lane; ", text)
+
+    def test_a_plan_that_gets_stuck_is_drawn_and_gives_1(self):
+        lines = call("hoccl-plan", "print", "--schedule", "ring", "--nodes", "1", "--ranks-per-node", "2")[1].splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith("  0: "))
+        lines[first] = "  0: nothing"
+        with tempfile.NamedTemporaryFile("w", suffix=".plan") as file:
+            file.write("\n".join(lines) + "\n")
+            file.flush()
+            status, text, error = call("hoccl-plan", "draw", "--plan", file.name)
+        self.assertEqual(status, 1)
+        self.assertTrue(text.endswith("</svg>\n"))
+        self.assertIn("STUCK", text)
+        self.assertRegex(error, r"^hoccl-plan: the plan gets stuck: \d+ steps? can never fire; it is drawn as far as")
+
     def test_a_drawing_is_svg(self):
-        status, text, _ = call("hoccl-plan", "draw", *SHAPE)
-        self.assertEqual(status, 0)
+        status, text, error = call("hoccl-plan", "draw", *SHAPE)
+        self.assertEqual((status, error), (0, ""))
+        self.assertIn(">node 1</text>", text)
         self.assertTrue(text.startswith("<svg ") and text.endswith("</svg>\n"))
 
     def test_wrong_usage_is_named_and_gives_2(self):
-        for arguments, named in ((["verify", "--schedule", "nope"], "'nope': one of ho_ring, ring, two_level"),
+        for arguments, named in ((["verify", "--schedule", "nope"], "'nope': one of direct, ho_ring, ring, two_level"),
                                  (["verify", "--collective", "nope"], "no collective 'nope'"),
                                  (["verify", "--bogus"], "--bogus"),
-                                 (["verify", "--parts", "99"], "--parts"),
+                                 (["verify", "--parts", "99"], "--parts: '99' must be 1 to 8"),
+                                 (["foo"], "no command 'foo': one of print, verify, draw, list"),
+                                 (["print", "--plan", "/dev/zero"], "/dev/zero is longer than the 256 MiB"),
+                                 (["draw", "--plan", "x", "--schedule", "ring"], "--plan and --schedule exclude"),
+                                 (["print", "--plan", "x", "--collective", "all_reduce"], "--plan and --collective"),
+                                 (["verify", "--nodes", "2", "--plan", "x"], "--plan and --nodes exclude"),
                                  (["print", "--rank", "8", *SHAPE], "no rank 8 in a plan of 8 ranks"),
                                  (["verify", "--plan", "/none"], "cannot read the plan /none: No such file"),
                                  ([], "subcommand is required")):
@@ -84,6 +127,14 @@ class Info(unittest.TestCase):
                      "HOCCL_HOSTID = rack7 (environment, NCCL_HOSTID)", "HOCCL_START_TIMEOUT = 120 (default)",
                      "warning: HOCCL_TIMOUT"):
             self.assertIn(part, text)
+
+    def test_names_that_do_not_exist_are_refused_in_the_librarys_words(self):
+        for knob, text in (("HOCCL_SCHEDULE", "names the schedule nope, which does not exist; there are: "),
+                           ("HOCCL_TRANSPORTS", "names the transport nope, which this build does not have; there are: ")):
+            status, shown, error = call("hoccl-info", **{knob: "nope"})
+            self.assertEqual(status, 1)
+            self.assertIn(text, error)
+            self.assertIn(f"{knob} = nope", shown)
 
     def test_a_bad_knob_is_named_and_gives_1(self):
         status, text, error = call("hoccl-info", HOCCL_TIMEOUT="soon")
