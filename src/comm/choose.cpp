@@ -18,11 +18,15 @@ std::string names() {
   return list;
 }
 
-// Fewest bytes between nodes and fewest steps over the network first; where there is but one level, the plain ring.
+// Every rank of a node exchanges with every other while the links, whose number grows with the square, stay few.
+constexpr int kMostDirect = 16;
+
+// Fewest bytes between nodes and fewest steps over the network first; inside one node the fewest steps.
 int preference(const Schedule& schedule, const Groups& groups) {
-  const bool two_levels = groups.nodes() > 1 && groups.nodes() < groups.ranks();
-  if (schedule.name == "ho_ring") return two_levels ? 0 : 2;
-  return schedule.name == "ring" ? 1 : 3;
+  const bool one_node = groups.nodes() == 1, two_levels = !one_node && groups.nodes() < groups.ranks();
+  if (schedule.name == "ho_ring") return two_levels ? 0 : 3;
+  if (schedule.name == "direct") return one_node && groups.ranks() <= kMostDirect ? 0 : 4;
+  return schedule.name == "ring" ? 1 : 2;
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ TEST_CASE("ranks that begin with different collectives hear the same text, with 
     REQUIRE(error.has_value());
     CHECK(error->code() == Code::remote);
     CHECK(std::string(error->what())
-              .find("rank 0 all_reduce by ring in 1 part(s), rank 1 all_gather by ring in 1 part(s)") !=
+              .find("rank 0 all_reduce by direct in 1 part(s), rank 1 all_gather by direct in 1 part(s)") !=
           std::string::npos);
   }
 }
