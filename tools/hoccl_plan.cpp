@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,7 +80,10 @@ std::vector<int> nodes_of(const Options& options) {
 
 Plan plan_of(const Options& options) {
   if (!options.plan_file.empty()) {
-    return parse_plan(text_of(options.plan_file));
+    Plan plan = parse_plan(text_of(options.plan_file));
+    require(plan.parts >= 1 && plan.parts <= kMaxParts, Code::invalid_usage,
+            "the plan {} has {} parts: must be 1 to {}", options.plan_file, plan.parts, kMaxParts);
+    return plan;
   }
   const Schedule* schedule = find_schedule(options.schedule);
   require(schedule != nullptr, Code::invalid_usage, "there is no schedule '{}': one of {}", options.schedule,
@@ -269,6 +273,9 @@ int main(int argc, char** argv) {
     return *draw_command ? draw(options) : list();
   } catch (const Error& error) {
     std::fprintf(stderr, "hoccl-plan: %s\n", error.what());
+    return kBadUsage;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "hoccl-plan: this plan needs more memory than there is: take fewer ranks, parts or scratch\n");
     return kBadUsage;
   }
 }

@@ -95,6 +95,14 @@ class Plan(unittest.TestCase):
         self.assertIn("STUCK", text)
         self.assertRegex(error, r"^hoccl-plan: the plan gets stuck: \d+ steps? can never fire; it is drawn as far as")
 
+    def test_parts_of_a_plan_from_a_file_keep_to_the_range(self):
+        for parts in (0, 9):
+            with tempfile.NamedTemporaryFile("w", suffix=".plan") as file:
+                file.write(f"plan mine all_reduce ranks 1 parts {parts}\nrank 0 tmp 0\nend\n")
+                file.flush()
+                status, _, error = call("hoccl-plan", "verify", "--plan", file.name)
+            self.assertEqual((status, f" has {parts} parts: must be 1 to 8" in error), (2, True), error)
+
     def test_a_drawing_is_svg(self):
         status, text, error = call("hoccl-plan", "draw", *SHAPE)
         self.assertEqual((status, error), (0, ""))
