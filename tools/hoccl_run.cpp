@@ -36,10 +36,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kGrace = std::chrono::seconds(2);            // between SIGTERM and SIGKILL
-constexpr std::size_t kLongestLine = std::size_t{1} << 20;  // longer lines are broken, so that memory stays bounded
-constexpr int kTimedOut = 124;                              // as timeout(1)
-constexpr int kCannotRun = 126;                             // as a shell
+constexpr auto kSecondLook = std::chrono::milliseconds(300);  // for the cause of a rank's failure
+constexpr auto kGrace = std::chrono::seconds(2);              // between SIGTERM and SIGKILL
+constexpr std::size_t kLongestLine = std::size_t{1} << 20;    // longer lines are broken, so that memory stays bounded
+constexpr int kTimedOut = 124;                                // as timeout(1)
+constexpr int kCannotRun = 126;                               // as a shell
 constexpr int kNotFound = 127;
 
 struct Options {
@@ -209,6 +210,14 @@ class Job {
   std::vector<TaggedOutput> outputs_;
   int status_ = 0;
   bool ending_ = false;
+  // A rank that ended with a status. When another is killed, its peers see its sockets close, and may end, before it is
+  // dead to its parent: so a death by signal that shows up soon after is the cause, and the status its consequence.
+  struct Failure {
+    int status;
+    std::string why;
+    Clock::time_point until;
+  };
+  std::optional<Failure> failure_;
   std::optional<Clock::time_point> deadline_;  // of the job; once it is ending, of the grace
 };
 
@@ -279,9 +288,11 @@ void Job::wait_for_news() {
   std::vector<TaggedOutput*> owners = {nullptr};
   for (TaggedOutput& output : outputs_)
     if (output.fd() >= 0) watch.push_back({output.fd(), POLLIN, 0}), owners.push_back(&output);
+  std::optional<Clock::time_point> until = deadline_;
+  if (failure_ && !ending_ && (!until || failure_->until < *until)) until = failure_->until;
   int wait_ms = -1;
-  if (deadline_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
+  if (until) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
     wait_ms = static_cast<int>(std::clamp<long long>(left, 0, 1'000'000));
   }
   if (poll(watch.data(), watch.size(), wait_ms) <= 0) return;
@@ -319,9 +330,14 @@ void Job::reap() {
     const std::string how = by_signal
                                 ? "was killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")"
                                 : "ended with status " + std::to_string(number);
-    end_all(by_signal ? 128 + number : number, SIGTERM,
-            "rank " + std::to_string(rank) + " (pid " + std::to_string(process.pid) + ") " + how);
+    const std::string why = "rank " + std::to_string(rank) + " (pid " + std::to_string(process.pid) + ") " + how;
+    if (by_signal)
+      end_all(128 + number, SIGTERM, why);
+    else if (!failure_)
+      failure_ = Failure{number, why, Clock::now() + kSecondLook};
   }
+  if (failure_ && (running() == 0 || Clock::now() >= failure_->until))
+    end_all(failure_->status, SIGTERM, failure_->why);
 }
 
 void Job::look_at_deadlines() {
