@@ -24,6 +24,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,11 +44,18 @@ constexpr int kTimedOut = 124;                                // as timeout(1)
 constexpr int kCannotRun = 126;                               // as a shell
 constexpr int kNotFound = 127;
 
+// What tools/cluster has set up: the process that holds each node's namespaces, and the address of node 0.
+struct Cluster {
+  std::vector<std::string> holders;  // by node: a process number
+  std::string first_address;
+};
+
 struct Options {
   int ranks = 0;
   int nodes = 0;  // 0: this machine as it is
   double timeout_s = 0;
   bool tag = false;
+  std::optional<Cluster> cluster;
   std::vector<std::string> command;
 };
 
@@ -224,16 +232,17 @@ class Job {
 std::vector<std::string> Job::environment(int rank) const {
   const int per_node = options_.nodes > 0 ? options_.ranks / options_.nodes : options_.ranks;
   const std::string port = std::to_string(port_.number());
+  const std::string address = options_.cluster ? options_.cluster->first_address : "127.0.0.1";
   std::map<std::string, std::string> set = {
       {"RANK", std::to_string(rank)},
       {"WORLD_SIZE", std::to_string(options_.ranks)},
       {"LOCAL_RANK", std::to_string(rank % per_node)},
       {"LOCAL_WORLD_SIZE", std::to_string(per_node)},
-      {"MASTER_ADDR", "127.0.0.1"},
+      {"MASTER_ADDR", address},
       {"MASTER_PORT", port},
-      {"HOCCL_ID", "127.0.0.1:" + port},
+      {"HOCCL_ID", address + ":" + port},
   };
-  if (options_.nodes > 0) set["HOCCL_HOSTID"] = nonce_ + "-node" + std::to_string(rank / per_node);
+  if (options_.nodes > 0 && !options_.cluster) set["HOCCL_HOSTID"] = nonce_ + "-node" + std::to_string(rank / per_node);
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -257,13 +266,27 @@ void Job::become(int rank, const int* out, const int* err) const {
 
   std::vector<std::string> variables = environment(rank);
   std::vector<std::string> command = options_.command;
+  std::string program = program_;
+  if (options_.cluster) {
+    // nsenter forks to enter the process namespace; that child must not outlive it.
+    const int node = rank / (options_.ranks / options_.nodes);
+    std::vector<std::string> enter = {"nsenter", "-t",      options_.cluster->holders[size_t(node)],
+                                      "-n",      "-u",      "-i",
+                                      "-m",      "-p",      "-w.",
+                                      "--",      "setpriv", "--pdeathsig",
+                                      "KILL",    "--"};
+    command.front() = program_;
+    enter.insert(enter.end(), command.begin(), command.end());
+    command = enter;
+    program = "/usr/bin/nsenter";
+  }
   std::vector<char*> argv, envp;
   for (std::string& text : command) argv.push_back(text.data());
   for (std::string& text : variables) envp.push_back(text.data());
   argv.push_back(nullptr);
   envp.push_back(nullptr);
-  execve(program_.c_str(), argv.data(), envp.data());
-  std::fprintf(stderr, "hoccl-run: rank %d cannot run %s: %s\n", rank, program_.c_str(), errno_words().c_str());
+  execve(program.c_str(), argv.data(), envp.data());
+  std::fprintf(stderr, "hoccl-run: rank %d cannot run %s: %s\n", rank, program.c_str(), errno_words().c_str());
   _exit(kCannotRun);
 }
 
@@ -432,9 +455,35 @@ std::vector<std::string> words_of(int argc, char** argv) {
   return words;
 }
 
+// Reads what tools/cluster left in its folder; stops with what to do when there is no cluster.
+Cluster read_cluster(int& nodes) {
+  const char* const named = std::getenv("HOCCL_CLUSTER");
+  const std::string folder = named != nullptr ? named : "/run/hoccl-cluster";
+  std::ifstream file(folder + "/conf");
+  if (!file) stop(2, "--cluster: no cluster in " + folder + "; set one up with: tools/cluster up NODES [NICS [RATE]]");
+  std::map<std::string, std::string> conf;
+  for (std::string line; std::getline(file, line);)
+    if (const auto equals = line.find('='); equals != std::string::npos)
+      conf[line.substr(0, equals)] = line.substr(equals + 1);
+  const int there = std::atoi(conf["nodes"].c_str());
+  if (nodes == 0) nodes = there;
+  if (nodes > there)
+    stop(2, "--nodes " + std::to_string(nodes) + ": the cluster in " + folder + " has only " + std::to_string(there));
+  Cluster cluster{{}, conf["net"] + ".0.1"};
+  for (int node = 0; node < nodes; ++node) {
+    std::ifstream holder(folder + "/node" + std::to_string(node) + ".pid");
+    std::string pid;
+    if (!(holder >> pid)) stop(2, "--cluster: node " + std::to_string(node) + " is not up; see tools/cluster status");
+    cluster.holders.push_back(pid);
+  }
+  return cluster;
+}
+
 constexpr const char* kExamples = R"(Examples:
   hoccl-run -n 8 --nodes 2 all_reduce_perf -b 8 -e 64M -f 2
                                  8 ranks on 2 pretended nodes of 4: no shared memory between the nodes
+  hoccl-run -n 8 --cluster all_reduce_perf -b 16M -e 16M --schedule ring,ho_ring
+                                 on the nodes that tools/cluster has set up, with their shaped links (root)
   hoccl-run -n 4 --tag env       each line of output says which rank it is from
   hoccl-run -n 4 --timeout 60 ./my_program --its-own-options
 
@@ -445,7 +494,7 @@ Status: 0 when all ranks return 0; otherwise that of the first rank that failed 
 
 struct Formatter : CLI::Formatter {
   std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: hoccl-run -n N [--nodes K] [--timeout S] [--tag] PROGRAM [args...]\n";
+    return "Usage: hoccl-run -n N [--nodes K] [--cluster] [--timeout S] [--tag] PROGRAM [args...]\n";
   }
 };
 
@@ -462,6 +511,8 @@ Options read_options(int argc, char** argv) {
       ->check(CLI::Range(1, 4096));
   app.add_option("--nodes", options.nodes, "pretend that the ranks are on this many nodes, equally many on each")
       ->check(CLI::Range(1, 4096));
+  bool cluster = false;
+  app.add_flag("--cluster", cluster, "run on the nodes of tools/cluster (all of them, or the first K of --nodes K)");
   app.add_option("--timeout", options.timeout_s, "end everything after this many seconds, with status 124")
       ->type_name("SECONDS")
       ->check(refusal_of_timeout);
@@ -479,6 +530,7 @@ Options read_options(int argc, char** argv) {
   if (options.command.empty()) stop(2, "no PROGRAM given; hoccl-run -h shows the options");
   if (options.command.front().front() == '-')
     stop(2, "unknown option " + options.command.front() + "; hoccl-run -h shows the options");
+  if (cluster) options.cluster = read_cluster(options.nodes);
   if (options.nodes > 0 && options.ranks % options.nodes != 0)
     stop(2, std::to_string(options.ranks) + " ranks cannot be spread evenly over " + std::to_string(options.nodes) +
                 " nodes: give a number of ranks (-n) that is a multiple of the number of nodes (--nodes)");

@@ -75,7 +75,7 @@ std::optional<double> parse_number(std::string_view text) {
 
 std::chrono::milliseconds parse_seconds(const Setting& setting, bool zero_allowed) {
   constexpr double kLongest = 1e9;  // seconds; 30 years, and far from overflow in any unit
-  const std::string_view form = zero_allowed ? "seconds, 0 for no limit" : "seconds, more than 0";
+  const std::string_view form = zero_allowed ? "seconds, 0 for no limit" : "seconds, at least 0.001";
   const auto seconds = parse_number(trim(setting.value));
   if (!seconds || *seconds < 0 || *seconds > kLongest) refuse(setting, form);
   const auto whole = std::chrono::milliseconds(std::llround(*seconds * 1000));
@@ -152,7 +152,7 @@ constexpr std::array<Row, 8> kTable{{
     {{"HOCCL_ID", "NCCL_COMM_ID", "host:port", "", Scope::local,
       "where rank 0 listens at start, instead of the process that made the unique id"},
      read_id},
-    {{"HOCCL_START_TIMEOUT", "", "seconds, more than 0", "120", Scope::local,
+    {{"HOCCL_START_TIMEOUT", "", "seconds, at least 0.001", "120", Scope::local,
       "how long ranks wait for each other when a communicator is made"},
      read_start_timeout},
     {{"HOCCL_TIMEOUT", "", "seconds, 0 for no limit", "1800", Scope::local,

@@ -113,7 +113,7 @@ std::optional<Address> Address::parse(std::string_view text) {
 
 bool Address::well_formed(std::string_view text) {
   const auto parts = split_host_port(text);
-  if (!parts || !parse_port(parts->second)) return false;
+  if (!parts || parse_port(parts->second).value_or(0) == 0) return false;  // nobody can be reached at port 0
   if (text.front() == '[') return parse(text).has_value();
   return std::all_of(parts->first.begin(), parts->first.end(), [](char c) { return c > ' ' && c < 127; });
 }

@@ -126,8 +126,8 @@ TEST_CASE("NCCL's switches forbid a transport, with a network or without") {
 TEST_CASE("timeouts are seconds, with a fraction when wanted") {
   CHECK(with({{"HOCCL_START_TIMEOUT", "2.5"}}).start_timeout == 2500ms);
   CHECK(with({{"HOCCL_TIMEOUT", "0"}}).timeout == 0ms);
-  CHECK(refusal("HOCCL_START_TIMEOUT", "0") == "HOCCL_START_TIMEOUT=\"0\": expected seconds, more than 0");
-  CHECK(refusal("HOCCL_START_TIMEOUT", "0.0001") == "HOCCL_START_TIMEOUT=\"0.0001\": expected seconds, more than 0");
+  CHECK(refusal("HOCCL_START_TIMEOUT", "0") == "HOCCL_START_TIMEOUT=\"0\": expected seconds, at least 0.001");
+  CHECK(refusal("HOCCL_START_TIMEOUT", "0.0001") == "HOCCL_START_TIMEOUT=\"0.0001\": expected seconds, at least 0.001");
   CHECK(refusal("HOCCL_TIMEOUT", "-1") == "HOCCL_TIMEOUT=\"-1\": expected seconds, 0 for no limit");
   CHECK(refusal("HOCCL_TIMEOUT", "ten") == "HOCCL_TIMEOUT=\"ten\": expected seconds, 0 for no limit");
   CHECK(refusal("HOCCL_TIMEOUT", "1e300") == "HOCCL_TIMEOUT=\"1e300\": expected seconds, 0 for no limit");
