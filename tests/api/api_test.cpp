@@ -167,12 +167,7 @@ void check_all_gather(const Comms& comms, Type type, std::int64_t count, bool in
   for (int r = 0; r < n; ++r) REQUIRE(out[static_cast<std::size_t>(r)] == want);
 }
 
-std::string last_error() { return ncclGetLastError(nullptr); }
-
-}  // namespace
-
-TEST_CASE("all types, operations, placements and counts are right on 1 to 6 ranks") {
-  const int n = GENERATE(1, 2, 3, 4, 5, 6);
+void check_everything(int n) {
   const Comms comms(n);
   for (const TypeRow& type : kTypes)
     for (const std::int64_t count : kCounts)
@@ -186,6 +181,17 @@ TEST_CASE("all types, operations, placements and counts are right on 1 to 6 rank
         }
       }
 }
+
+std::string last_error() { return ncclGetLastError(nullptr); }
+
+}  // namespace
+
+TEST_CASE("all types, operations, placements and counts are right on 1, 2 and 3 ranks") {
+  for (const int n : {1, 2, 3}) check_everything(n);
+}
+TEST_CASE("all types, operations, placements and counts are right on 4 ranks") { check_everything(4); }
+TEST_CASE("all types, operations, placements and counts are right on 5 ranks") { check_everything(5); }
+TEST_CASE("all types, operations, placements and counts are right on 6 ranks") { check_everything(6); }
 
 TEST_CASE("an integer average divides the sum and drops the remainder") {
   const Comms comms(3);
